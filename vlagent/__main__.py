@@ -1,0 +1,5 @@
+"""`python -m vlagent`."""
+
+from vlagent.cli.main import main
+
+raise SystemExit(main())

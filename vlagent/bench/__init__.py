@@ -1,0 +1,1 @@
+"""Suites, evaluation, metrics, comparison."""

@@ -1,0 +1,67 @@
+"""The command line: one verb a file, imported only when it is asked for.
+
+A verb module has `HELP`, `add_arguments(parser)` and `run(args) -> int` (the exit code).
+Exit codes: 0 done; 1 a bug (traceback); 2 the user's error (one line); 3 a service failed past its limit; 130 Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+
+from vlagent import __version__
+from vlagent.errors import ServiceError, UserError
+
+VERBS = {
+    "ask": "ask a question about pictures",
+    "index": "index a folder of documents or pictures",
+    "toy": "make the toy world",
+    "eval": "run a suite or a manifest and score it",
+    "compare": "compare two runs question by question",
+    "report": "write the page of a run",
+    "demo": "make a toy world, run policies through it, print the table",
+    "doctor": "what is installed, reachable, missing, and the fix",
+}
+"""Verb -> its line in --help; the module is `vlagent.cli.<verb>`."""
+
+
+def build_parser(argv: list[str]) -> argparse.ArgumentParser:
+    """A parser that knows every verb's name but loads only the one that is called."""
+    parser = argparse.ArgumentParser(prog="vlagent", description="An agent that looks, thinks, crops and searches.")
+    parser.add_argument("--version", action="version", version=f"vlagent {__version__}")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    called = next((word for word in argv if not word.startswith("-")), None)
+    for name, line in VERBS.items():
+        sub = verbs.add_parser(name, help=line, description=line)
+        if name == called:
+            module = importlib.import_module(f"vlagent.cli.{name.replace('-', '_')}")
+            module.add_arguments(sub)
+            sub.set_defaults(run=module.run)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one verb; a user's error and a service's failure are one line each, a bug keeps its traceback."""
+    words = sys.argv[1:] if argv is None else argv
+    try:
+        args = build_parser(words).parse_args(words)
+        code: int = args.run(args)
+    except UserError as error:
+        print(f"vlagent: {error}", file=sys.stderr)
+        return 2
+    except ServiceError as error:
+        print(f"vlagent: {error}", file=sys.stderr)
+        return 3
+    except KeyboardInterrupt:
+        print("vlagent: stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,58 @@
+"""Runs are TOML files without includes; `key.path=value` on the command line overrides one value."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from vlagent.errors import UserError
+
+C = TypeVar("C", bound=BaseModel)
+
+
+def load_config(kind: type[C], path: Path | None, overrides: list[str] | None = None) -> C:
+    """Read, override and validate a configuration; every mistake is one line that names the key."""
+    table: dict[str, Any] = {}
+    if path is not None:
+        try:
+            table = tomllib.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise UserError(f"{path}: no such configuration file") from None
+        except tomllib.TOMLDecodeError as error:
+            raise UserError(f"{path}: not TOML ({error})") from None
+    for text in overrides or []:
+        _override(table, text)
+    try:
+        return kind.model_validate(table)
+    except ValidationError as error:
+        raise UserError(_first_problem(kind, error)) from None
+
+
+def _override(table: dict[str, Any], text: str) -> None:
+    key, found, value = text.partition("=")
+    if not found or not key:
+        raise UserError(f"override {text!r}: write it as key.path=value")
+    *parents, last = key.split(".")
+    for name in parents:
+        table = table.setdefault(name, {})
+        if not isinstance(table, dict):
+            raise UserError(f"override {text!r}: {name!r} is a value, not a table")
+    table[last] = _toml_value(value)
+
+
+def _toml_value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"x = {text}")["x"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _first_problem(kind: type[BaseModel], error: ValidationError) -> str:
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return f"{key}: unknown key; known at the top are {', '.join(kind.model_fields)}"
+    return f"{key} = {first['input']!r}: {first['msg']}"

@@ -1,0 +1,1 @@
+"""Manifests and rows that users already have."""

@@ -1,0 +1,54 @@
+"""Errors by whose fault they are. Anything else that is raised is a bug and keeps its traceback."""
+
+from __future__ import annotations
+
+
+class VlagentError(Exception):
+    """Base of the errors that a caller may want to catch."""
+
+
+class UserError(VlagentError):
+    """The user's mistake: one line that names the value and the fix. Exit code 2."""
+
+
+class ToolInputError(VlagentError):
+    """The model called a tool wrongly; the message is shown to the model. `fault = model`."""
+
+
+class ServiceError(VlagentError):
+    """Something that we depend on failed. `fault = world`, exit code 3."""
+
+    retryable = False
+
+    def __init__(self, service: str, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(f"{service}: {message}")
+        self.service = service
+        self.retry_after_s = retry_after_s
+
+
+class TransientError(ServiceError):
+    """A time-out, a reset, a 5xx: worth another try."""
+
+    retryable = True
+
+
+class RateLimitedError(ServiceError):
+    """429 or its like; `retry_after_s` if the service said so."""
+
+    retryable = True
+
+
+class AuthError(ServiceError):
+    """A missing or refused key."""
+
+
+class QuotaError(ServiceError):
+    """The account's or the run's budget is used up."""
+
+
+class PermanentError(ServiceError):
+    """The service understood and refused, or answers nonsense."""
+
+
+class ContentFilterError(PermanentError):
+    """The provider's content filter refused the prompt or the answer."""

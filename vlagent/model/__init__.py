@@ -1,0 +1,1 @@
+"""torch: loading, log-probabilities, local generation, checkpoints."""

@@ -1,0 +1,1 @@
+"""Messages to wire forms: dialects, image sizing, neutralisation."""

@@ -1,0 +1,1 @@
+"""Answer match, options, format, judge."""

@@ -1,0 +1,1 @@
+"""Text, pictures and pages, usable without a server."""

@@ -1,0 +1,79 @@
+"""The seams to what the agent looks things up with. Empty is not failed: a failure raises `errors.ServiceError`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from vlagent.types import CachedImageSearch, Hit, ImageRef, Record, Source
+
+
+class TextQuery(Record):
+    """A text search."""
+
+    text: str
+    top_k: int = 5
+
+
+@dataclass(frozen=True)
+class ImageQuery:
+    """A reverse image search for a picture or a region of one."""
+
+    image: ImageRef
+    top_k: int = 5
+    cached: CachedImageSearch | None = None
+    """The published answer for this very picture, where the data set ships one."""
+    cached_root: str | None = None
+    """Folder that the cached thumbnail paths are relative to."""
+
+
+class Page(Record):
+    """The readable text of one page."""
+
+    url: str
+    title: str = ""
+    text: str = ""
+
+
+class TextSearch(Protocol):
+    """Finds passages. Returns at most `query.top_k` hits, best first."""
+
+    async def search(self, query: TextQuery) -> list[Hit]: ...
+
+
+class ImageSearch(Protocol):
+    """Finds pages or files that show the same picture. Returns at most `query.top_k` hits, best first."""
+
+    async def search(self, query: ImageQuery) -> list[Hit]: ...
+
+
+class PageReader(Protocol):
+    """Fetches the text behind an address."""
+
+    async def read(self, url: str) -> Page: ...
+
+
+class Summary(Record):
+    """The two-stage summary of some hits: each in a few sentences, then all together."""
+
+    text: str
+    parts: tuple[str, ...] = ()
+    """One a hit, in the order of the hits."""
+    sources: tuple[Source, ...] = ()
+    degraded: bool = False
+
+
+class Summariser(Protocol):
+    """Condenses hits against a question."""
+
+    async def summarise(self, question: str, hits: list[Hit]) -> Summary: ...
+
+
+@dataclass
+class SearchServices:
+    """What a run may look things up with; None where there is nothing of the kind."""
+
+    text: TextSearch | None = None
+    images: ImageSearch | None = None
+    pages: PageReader | None = None
+    summariser: Summariser | None = None

@@ -1,0 +1,1 @@
+"""A small drawn world in the formats of real data."""
