@@ -1,0 +1,172 @@
+"""Open a picture file by its content and read a region of it; what cannot be read is refused with one line."""
+
+from __future__ import annotations
+
+import functools
+import math
+import stat
+import struct
+import zlib
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+from PIL import Image
+
+from vlagent.images import colour, orientation, scaling
+from vlagent.types import Box
+
+FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "DIB", "GIF", "HEIF", "AVIF", "JPEG2000", "PPM", "ICO")
+"""What Pillow may try: formats that hold pixels only (no EPS or WMF, which run programs). MPO opens as JPEG."""
+DAMAGED = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    EOFError,
+    LookupError,
+    TypeError,
+    OverflowError,
+    RuntimeError,
+    struct.error,
+    zlib.error,
+)
+"""What decoders raise on broken data; imagecodecs' errors are RuntimeErrors."""
+_DEFAULT_MAX_PIXELS = 2**28
+_TIFF_MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+
+
+class Unreadable(Exception):
+    """Why a file cannot be used as a picture, in one line."""
+
+
+class Source(Protocol):
+    """An open picture file."""
+
+    size: tuple[int, int]
+    """(width, height) as stored."""
+    orientation: int
+    """How to turn the stored picture upright (EXIF)."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None: ...
+
+    def check(self) -> None: ...
+
+    def read(self, box: Box, size: tuple[int, int]) -> Image.Image: ...
+
+
+def set_max_pixels(pixels: int) -> None:
+    """The size from which a picture is refused as a decompression bomb (default 2^28), for the whole process.
+
+    Pillow's own guard is set to the same number.
+    """
+    Image.MAX_IMAGE_PIXELS = pixels
+
+
+def max_pixels() -> int:
+    """The limit in force."""
+    return Image.MAX_IMAGE_PIXELS or _DEFAULT_MAX_PIXELS
+
+
+set_max_pixels(_DEFAULT_MAX_PIXELS)
+
+
+class PillowSource:
+    """A file that Pillow decodes as a whole."""
+
+    def __init__(self, path: Path) -> None:
+        _register_formats()
+        try:
+            self._picture = Image.open(path, formats=FORMATS)
+        except Image.DecompressionBombError:
+            raise Unreadable(f"it has over {2 * max_pixels():,} pixels, the limit is {max_pixels():,}") from None
+        self.size = self._picture.size
+        _refuse_bomb(self.size)
+        self.orientation = _orientation_of(self._picture)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._picture.close()
+
+    def check(self) -> None:
+        """Decode everything, at the lowest resolution that a JPEG offers."""
+        self._picture.draft("RGB", (1, 1))
+        self._picture.load()
+
+    def read(self, box: Box, size: tuple[int, int]) -> Image.Image:
+        """The stored region `box` as 8-bit RGB of (width, height) `size`."""
+        share = scaling.share(box, size)
+        if share <= 0.5:
+            self._picture.draft(None, (math.ceil(self.size[0] * share), math.ceil(self.size[1] * share)))
+        self._picture.load()
+        whole = colour.to_rgb(self._picture) if colour.needs_whole(self._picture.mode) else self._picture
+        exact = scaling.scaled(box, self.size, whole.size)
+        outer = scaling.outward(exact, whole.size)
+        return scaling.resize(colour.to_rgb(whole.crop(outer)), size, scaling.within(exact, outer))
+
+
+def open_source(path: Path) -> Source:
+    """Open a picture. Raises `Unreadable`, or one of `DAMAGED`, with the reason."""
+    head = _head(path)
+    if head[:4] in _TIFF_MAGIC:
+        return _open_tiff(path)
+    return PillowSource(path)
+
+
+def _open_tiff(path: Path) -> Source:
+    from tifffile import TiffFileError
+
+    from vlagent.images.tiff import TiffSource
+
+    try:
+        source = TiffSource(path)
+    except TiffFileError as error:
+        raise Unreadable(f"it is a broken TIFF ({error})") from None
+    if source.by_region:
+        return source
+    with source:
+        _refuse_bomb(source.size)
+    return PillowSource(path)
+
+
+def _head(path: Path) -> bytes:
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise Unreadable("it is a folder")
+    if not stat.S_ISREG(mode):
+        raise Unreadable("it is not a regular file")
+    with path.open("rb") as file:
+        head = file.read(4)
+    if not head:
+        raise Unreadable("the file is empty")
+    return head
+
+
+def _refuse_bomb(size: tuple[int, int]) -> None:
+    if size[0] * size[1] > max_pixels():
+        raise Unreadable(
+            f"{size[0]} x {size[1]} pixels are over the limit of {max_pixels():,};"
+            " store it as a tiled TIFF, or raise the limit with vlagent.images.set_max_pixels"
+        )
+
+
+def _orientation_of(picture: Image.Image) -> int:
+    if picture.format == "TIFF":
+        return 1  # Pillow turns these by itself
+    try:
+        return orientation.valid(picture.getexif().get(0x0112))
+    except (SyntaxError, ValueError, KeyError, TypeError, struct.error):
+        return 1  # broken EXIF says nothing
+
+
+@functools.cache
+def _register_formats() -> None:
+    from pi_heif import register_heif_opener
+
+    register_heif_opener()
+    Image.init()
