@@ -13,7 +13,7 @@ Mass = tuple[float, float, float, float]
 
 
 def landmark(place: str, seed: int) -> list[Shape]:
-    """The building of one place in the unit square (y down, standing on y = 1). The same key draws the same building."""
+    """The building of one place in the unit square (y down, standing on y = 1); one key, one building."""
     rng = rng_of("landmark", seed, place)
     kind = place.rsplit(" ", 1)[-1]
     wall = _grey(rng, 120, 190)
@@ -106,6 +106,10 @@ def _roof(rng: random.Random, mass: Mass, fill: Colour) -> list[Shape]:
     return [polygon([(x, y1), (x + width, y1 - 0.07), (x + 2 * width, y1)], fill) for x in starts]
 
 
+def _pane(x: float, y: float, w: float, h: float, fill: Colour) -> Shape:
+    return rectangle(x - w, y - h, x + w, y + h, fill)
+
+
 def _opening(rng: random.Random, centre: tuple[float, float], half: tuple[float, float]) -> list[Shape]:
     """A window of one of eight forms in a dark or light tone."""
     (x, y), (w, h) = centre, half
@@ -115,7 +119,7 @@ def _opening(rng: random.Random, centre: tuple[float, float], half: tuple[float,
         fill, other = other, fill
     form = rng.randrange(8)
     if form == 0:
-        return [rectangle(x - w, y - h, x + w, y + h, fill)]
+        return [_pane(x, y, w, h, fill)]
     if form == 1:
         return [polygon([(x, y - h), (x + w, y), (x, y + h), (x - w, y)], fill)]
     if form == 2:
@@ -124,13 +128,13 @@ def _opening(rng: random.Random, centre: tuple[float, float], half: tuple[float,
         return [polygon([(x - w, y + h), (x, y - h), (x + w, y + h)], fill)]
     if form == 4:
         return [
-            rectangle(x - w, y - h / 3, x + w, y + h / 3, fill),
-            rectangle(x - w / 3, y - h, x + w / 3, y + h, fill),
+            _pane(x, y, w, h / 3, fill),
+            _pane(x, y, w / 3, h, fill),
         ]
     if form == 5:
         return [
             rectangle(x - w, y - h, x + w, y + h, fill),
-            rectangle(x - w / 2, y - h / 2, x + w / 2, y + h / 2, other),
+            _pane(x, y, w / 2, h / 2, other),
         ]
     if form == 6:
         return [rectangle(x - w, y - h, x - w / 5, y + h, fill), rectangle(x + w / 5, y - h, x + w, y + h, fill)]

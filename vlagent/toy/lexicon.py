@@ -16,8 +16,13 @@ KINDS: tuple[Kind, ...] = ("read", "fact", "place", "brand", "both")
 text search; both = all three."""
 SPLITS = ("train", "val", "test", "test_open")
 
-FIRST_PIECES = tuple("BOL DAR FEN GUM KEV LIR MAZ NUB PEG RIV SAT TOK VUN ZED GIB LOM".split())
-SECOND_PIECES = tuple("BAK DIN FOR GEM KUL LAS MIV NOP PUD RAV SEL TIG VOD ZUN KER LUB".split())
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+FIRST_PIECES = _words("BOL DAR FEN GUM KEV LIR MAZ NUB PEG RIV SAT TOK VUN ZED GIB LOM")
+SECOND_PIECES = _words("BAK DIN FOR GEM KUL LAS MIV NOP PUD RAV SEL TIG VOD ZUN KER LUB")
 
 
 def _names(*offsets: int) -> tuple[str, ...]:
@@ -36,18 +41,18 @@ SPARE_BRANDS = _names(1, 3, 5, 7, 9, 11, 12, 14, 15)
 
 LETTERS = "ABDEFGIKLMNOPRSTUVZ"
 
-PLACE_NAMES = tuple(
+PLACE_NAMES = _words(
     "Avalon Belmont Corvus Delphi Elmwood Fenwick Galway Harlow Ivory Juniper Kelton Lorne Marlow Norwood Oakham "
     "Preston Quarry Redmond Selby Tarbert Upton Verona Walden Yarrow Ashby Bexley Camden Dunmore Everton Farley "
-    "Grafton Hazel".split()
+    "Grafton Hazel"
 )
-PLACE_KINDS = tuple("Stadium Tower Museum Bridge Station Theatre Palace Market Library Castle Temple Arcade".split())
+PLACE_KINDS = _words("Stadium Tower Museum Bridge Station Theatre Palace Market Library Castle Temple Arcade")
 PLACES = tuple(f"{name} {kind}" for name in PLACE_NAMES for kind in PLACE_KINDS)
 PLACES_PER_SPLIT = {"train": 128, "val": 48, "test": 64, "test_open": 64}
 
-CITIES = tuple(
-    "Arden Brookfield Carlow Dorset Eastham Fairview Glenroy Hartford Inverley Jarrow Kinross Ludlow Milton Newbury "
-    "Orford Penrith Quinton Ripley Stanton Thornbury".split()
+CITIES = _words(
+    "Arden Brookfield Carlow Dorset Eastham Fairview Glenroy Hartford Inverley Jarrow Kinross Ludlow Milton "
+    "Newbury Orford Penrith Quinton Ripley Stanton Thornbury"
 )
 OWNERS = tuple(f"the {name} Group" for name in PLACE_NAMES[:20])
 YEARS = tuple(range(1950, 2020))
@@ -60,7 +65,7 @@ COLOURS: dict[str, tuple[int, int, int]] = {
     "purple": (146, 74, 172),
     "black": (66, 66, 66),
 }
-"""Panels leave room above and below each channel, so that lettering can be lighter and its outline darker by as much."""
+"""Panels leave room above and below each channel: lettering is lighter and its outline darker by as much."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +88,8 @@ class Level:
 
 
 LEVELS = {
-    1: Level(1, (142, 166), (62, 76), (34, 42), (4, 7), (400, 200), 50),
-    2: Level(3, (142, 166), (62, 76), (34, 42), (4, 7), (400, 200), 50),
+    1: Level(1, (142, 166), (62, 76), (31, 37), (4, 7), (400, 200), 50),
+    2: Level(3, (142, 166), (62, 76), (31, 37), (4, 7), (400, 200), 50),
     3: Level(3, (84, 104), (34, 42), (19, 23), (12, 18), (200, 100), 25, True, ("year", "city", "owner")),
 }
 

@@ -17,11 +17,11 @@ from vlagent.types import Box
 
 FloatBox = tuple[float, float, float, float]
 
-CONTRAST = 58
+CONTRAST = 62
 """How much lighter than the panel the letters are, of 255."""
-OUTLINE = 0.055
+OUTLINE = 0.046
 """Width of the dark outline as a part of the letter size."""
-BLOTCH = 9
+BLOTCH = 13
 """Largest brightness of a panel's blotches, of 255."""
 
 
@@ -94,7 +94,7 @@ def draw_panel(plan: SignPlan, size: tuple[int, int], scale: float) -> Image.Ima
 
 def _blotched(plan: SignPlan, size: tuple[int, int]) -> Image.Image:
     rng = random.Random(plan.seed)
-    columns, rows = 14, 7
+    columns, rows = 21, 10
     cells = [128 + rng.uniform(-BLOTCH, BLOTCH) for _ in range(columns * rows)]
     coarse = Image.fromarray(np.array(cells).reshape(rows, columns).round().astype(np.uint8))
     blotches = np.asarray(coarse.resize(size, Image.Resampling.BICUBIC), dtype=np.int16)[:, :, None] - 128
