@@ -218,6 +218,8 @@ class Trajectory(Record):
     """One line for a person: which service failed, which limit was met."""
     images: tuple[ImageRef, ...] = ()
     """Every picture of the context in its order of entry: inputs, then crops and thumbnails."""
+    context: tuple[Observation, ...] = ()
+    """What was looked up before the first turn (workflow `rag`)."""
     sources: tuple[Source, ...] = ()
     """What the answer rests on, in order of first appearance."""
     system_prompt: str = ""
@@ -229,7 +231,8 @@ class Trajectory(Record):
     @property
     def degraded(self) -> bool:
         """Whether any service failed on the way (such an episode never trains)."""
-        return any(t.observation and (t.observation.fault is Fault.WORLD or t.observation.degraded) for t in self.turns)
+        seen = (*self.context, *(turn.observation for turn in self.turns if turn.observation))
+        return any(observation.fault is Fault.WORLD or observation.degraded for observation in seen)
 
 
 class Reward(Record):
