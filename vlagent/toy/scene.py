@@ -25,8 +25,10 @@ UNIT = 640
 class Cast:
     """Who may appear in a scene."""
 
-    brands: Sequence[str] = BRANDS
-    """Ignored at level 3, where names are random letters."""
+    brands: Sequence[str] | None = None
+    """None: the shared lexicon, or at level 3 six random letters a sign."""
+    lead: str | None = None
+    """The name on the first sign; None draws it like the others."""
     places: Sequence[str] = PLACES
     seed: int = 0
     """Of the buildings: the same place under the same seed is the same building."""
@@ -101,9 +103,12 @@ def standing(rng: random.Random, horizon: float) -> Matrix:
 
 
 def _names(rng: random.Random, rules: Level, cast: Cast) -> list[str]:
-    if rules.spelled:
-        return [spelled_name(rng) for _ in range(rules.signs)]
-    return rng.sample(list(cast.brands), rules.signs)
+    brands = cast.brands
+    if brands is None:
+        brands = [spelled_name(rng) for _ in range(rules.signs)] if rules.spelled else BRANDS
+    if cast.lead is None:
+        return rng.sample(list(brands), rules.signs)
+    return [cast.lead, *rng.sample([name for name in brands if name != cast.lead], rules.signs - 1)]
 
 
 def _tone(rng: random.Random, low: int, high: int, spread: int) -> Colour:
