@@ -67,7 +67,7 @@ def plan_scene(rng: random.Random, level: int, cast: Cast) -> ScenePlan:
     """Choose everything that a scene shows."""
     rules, place = LEVELS[level], rng.choice(cast.places)
     horizon = rng.uniform(330, 470)
-    shapes = [*_ground(rng, horizon), *_clutter(rng, rules, horizon)]
+    shapes = backdrop(rng, level, horizon)
     gain, lift = rng.uniform(0.85, 1.1), rng.uniform(-8, 12)
     shapes += moved(landmark(place, cast.seed), standing(rng, horizon), gain, lift)
     boxes = _sign_boxes(rng, rules)
@@ -89,6 +89,11 @@ def paint_scene(plan: ScenePlan, canvas: int) -> Scene:
         image.paste(panel, sign.box[:2])
         signs.append(sign)
     return Scene(image, plan.level, plan.place, tuple(signs))
+
+
+def backdrop(rng: random.Random, level: int, horizon: float) -> list[Shape]:
+    """Sky, ground and clutter, without building or signs."""
+    return [*_ground(rng, horizon), *_clutter(rng, LEVELS[level], horizon)]
 
 
 def standing(rng: random.Random, horizon: float) -> Matrix:
