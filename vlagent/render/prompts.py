@@ -1,11 +1,30 @@
-"""The words around an episode, and a user's own words in their place (`--prompts FILE`)."""
+"""The words around an episode, and a user's own words in their place (`--prompts FILE`).
+
+The file is TOML or JSON (by its suffix) and holds any of:
+
+    system = '''You look at pictures. ... {tools} ... at most {max_turns} turns.'''
+    question = "{context}Question: {question}"
+
+    [tools]
+    image_crop = "Cut out a region and see it enlarged."
+
+`system` wins over a data set's own prompt and over ours, and is used as it stands: `{tools}` (the section that lists
+the tools) and `{max_turns}` are filled in where they are written and nowhere else. `question` is the text of the first
+user message. `tools` replaces descriptions, by the tool's canonical name or by its name in the dialect.
+"""
 
 from __future__ import annotations
 
+import json
+import re
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field, ValidationError
+
+from vlagent.errors import UserError
 from vlagent.types import Record
 
 
@@ -26,10 +45,37 @@ class Prompts(Record):
     """`{tools}` and `{max_turns}` are filled in where they stand."""
     question: str | None = None
     """Text of the first user message; `{question}` and `{context}` (retrieved text, may be empty) are filled in."""
-    tools: dict[str, str] = {}
+    tools: dict[str, str] = Field(default_factory=dict)
     """Tool name (canonical or of the dialect) -> description."""
 
 
 def load_prompts(path: Path) -> Prompts:
-    """Read `--prompts FILE` (TOML or JSON). Raises `UserError` naming the file or key."""
-    raise NotImplementedError
+    """Read `--prompts FILE` (TOML or JSON). Raises `UserError` naming the file and the key."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read as a prompts file ({error})") from None
+    try:
+        table = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: neither TOML nor, as *.json, JSON ({error})") from None
+    try:
+        prompts = Prompts.model_validate(table)
+    except ValidationError as error:
+        raise UserError(f"{path}: {_first_problem(error)}") from None
+    if prompts.question is not None and "{question}" not in prompts.question:
+        raise UserError(f"{path}: question: the template lacks {{question}}")
+    return prompts
+
+
+def fill(template: str, **values: str) -> str:
+    """The template with each `{name}` replaced in one pass: other braces (JSON in a prompt) and the values stay."""
+    return re.sub(r"\{(" + "|".join(values) + r")\}", lambda slot: values[slot[1]], template)
+
+
+def _first_problem(error: ValidationError) -> str:
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"]) or "the file"
+    if first["type"] == "extra_forbidden":
+        return f"{key}: unknown key; known are {', '.join(Prompts.model_fields)}"
+    return f"{key}: {first['msg']}"
