@@ -1,0 +1,142 @@
+"""A run folder as cards: one a trajectory, with what the page shows and what its filters look at."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vlagent.errors import UserError
+from vlagent.files import read_json, read_records
+from vlagent.types import EvalRow, ImageRef, Outcome, Sample, StopReason, Trajectory, Turn
+
+FAILED = {StopReason.TIME_LIMIT, StopReason.BUDGET_LIMIT, StopReason.TOOL_FAILURE, StopReason.MODEL_FAILURE}
+STOPPED = {StopReason.STOPPED_BY_USER, StopReason.CANCELLED}
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A box drawn on a picture, in that picture's own pixels."""
+
+    turn: int
+    x: int
+    y: int
+    width: int
+    height: int
+
+
+@dataclass(frozen=True)
+class Card:
+    """One trajectory of the page."""
+
+    number: int
+    """From 1, in the order of the file."""
+    trajectory: Trajectory
+    sample: Sample | None
+    row: EvalRow | None
+
+    @property
+    def outcome(self) -> str:
+        """What it counts as; an episode that nobody scored is unscored unless it failed or was stopped."""
+        if self.row:
+            return str(self.row.outcome)
+        if self.trajectory.stop in FAILED:
+            return str(Outcome.FAILED)
+        return str(Outcome.NOT_COUNTED if self.trajectory.stop in STOPPED else Outcome.UNSCORED)
+
+    @property
+    def question(self) -> str:
+        return self.sample.question if self.sample else self.trajectory.prompt
+
+    @property
+    def inputs(self) -> tuple[ImageRef, ...]:
+        return self.sample.images if self.sample else self.trajectory.images[:1]
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """Names of the tools that it called, once each."""
+        return tuple(dict.fromkeys(turn.call.name for turn in self.trajectory.turns if turn.call))
+
+    @property
+    def suite(self) -> str:
+        return self.row.suite if self.row else (self.sample.source if self.sample else "")
+
+    @property
+    def words(self) -> str:
+        """Everything that the free-text search looks in, lower case."""
+        answers = self.row.answers if self.row else (self.sample.answers if self.sample else ())
+        slices = [f"{key}:{value}" for key, value in self.row.slices.items()] if self.row else []
+        parts = [self.trajectory.sample_id, self.question, self.trajectory.answer or "", self.suite, *answers, *slices]
+        for turn in self.trajectory.turns:
+            parts += [turn.text, *turn.repairs, turn.observation.text if turn.observation else ""]
+            parts += [str(value) for value in turn.call.arguments.values()] if turn.call else []
+        return " ".join(" ".join(parts).split()).lower()
+
+    def marks_on(self, picture: ImageRef) -> tuple[Mark, ...]:
+        """Where the crops of this episode lie in a picture that holds them."""
+        found = []
+        for number, turn in enumerate(self.trajectory.turns, 1):
+            crops = turn.observation.images if turn.observation and is_crop(turn) else ()
+            found += [mark for crop in crops if (mark := _mark(number, crop, picture))]
+        return tuple(found)
+
+
+def is_crop(turn: Turn) -> bool:
+    """Whether the pictures that came back are regions of a picture of the context."""
+    return bool(turn.call and turn.call.name == "image_crop")
+
+
+def _mark(number: int, crop: ImageRef, picture: ImageRef) -> Mark | None:
+    if crop.box is None or crop.path != picture.path:
+        return None
+    left, top = picture.box[:2] if picture.box else (0, 0)
+    x, y = crop.box[0] - left, crop.box[1] - top
+    inside = x >= 0 and y >= 0 and x + crop.width <= picture.width and y + crop.height <= picture.height
+    return Mark(number, x, y, crop.width, crop.height) if inside else None
+
+
+@dataclass(frozen=True)
+class RunContents:
+    """All that a page is made of."""
+
+    folder: Path
+    cards: tuple[Card, ...]
+    config: str
+    """The resolved configuration as indented JSON; empty if there is none."""
+    summary: dict[str, Any]
+
+    def count(self, name: str) -> dict[str, int]:
+        """How many cards have each value of `outcome`, `stop`, `suite` or `tools`, most frequent first."""
+        counts: Counter[str] = Counter()
+        for card in self.cards:
+            value = card.trajectory.stop if name == "stop" else getattr(card, name)
+            counts.update(value if isinstance(value, tuple) else [str(value)])
+        return dict(counts.most_common())
+
+
+def read_run(run: Path) -> RunContents:
+    """Read a run folder. Raises `UserError` if it is none."""
+    if not (run / "trajectories.jsonl").exists():
+        raise UserError(f"{run}: not a run folder (it has no trajectories.jsonl)")
+    samples = {sample.id: sample for sample in read_records(run / "samples.jsonl", Sample)}
+    rows = {(row.sample_id, row.rollout): row for row in read_records(run / "rows.jsonl", EvalRow)}
+    # a resumed run retries failed episodes: the last record of a key is the one that counts
+    last = {(t.sample_id, t.rollout): t for t in read_records(run / "trajectories.jsonl", Trajectory)}
+    cards = tuple(
+        Card(number, trajectory, samples.get(key[0]), rows.get(key))
+        for number, (key, trajectory) in enumerate(last.items(), 1)
+    )
+    return RunContents(run, cards, _config_of(run), _summary_of(run))
+
+
+def _config_of(run: Path) -> str:
+    path = run / "config.json"
+    return json.dumps(read_json(path), indent=2, ensure_ascii=False) if path.exists() else ""
+
+
+def _summary_of(run: Path) -> dict[str, Any]:
+    path = run / "summary.json"
+    value = read_json(path) if path.exists() else {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,102 @@
+"""The page of a run: one self-contained HTML file that works from file:// and asks nothing of any network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from vlagent.files import write_atomic
+from vlagent.report.cards import RunContents, is_crop, read_run
+from vlagent.report.pictures import PictureStore
+from vlagent.report.summary import summary_tables
+from vlagent.types import Source, Turn
+
+OUTCOMES = {
+    "right": "Right",
+    "wrong": "Wrong",
+    "unscored": "Unscored",
+    "failed": "Failed",
+    "not_counted": "Not counted",
+}
+
+
+def write_report(run: Path) -> Path:
+    """Write `report.html` into a run folder (of an evaluation or of `ask`) and return its path.
+
+    Raises `UserError` where the folder is no run. All text of models and pages is escaped, and the page's content
+    policy lets no script but its own run.
+    """
+    contents = read_run(run)
+    path = run / "report.html"
+    write_atomic(path, render_page(contents))
+    return path
+
+
+def render_page(contents: RunContents) -> str:
+    """The page as text."""
+    store = PictureStore(contents.folder, _side(len(contents.cards)))
+    environment = Environment(
+        loader=PackageLoader("vlagent.report"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    environment.globals.update(
+        picture_key=store.key, link_of=link_of, is_crop=is_crop, pretty=_pretty, outcomes=OUTCOMES
+    )
+    template = environment.get_template("page.html")
+    script = _asset("page.js")
+    body = {
+        "contents": contents,
+        "title": _title(contents),
+        "tables": summary_tables(contents.summary),
+        "facets": {name: contents.count(name) for name in ("outcome", "tools", "stop", "suite")},
+        "css": Markup(_asset("page.css")),
+        "script": Markup(script),
+        "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    }
+    # the pictures are known only once the cards are rendered: they stand in a block after them
+    cards = environment.get_template("cards.html").render(**body)
+    return template.render(**body, cards=Markup(cards), pictures=Markup(_json_block(store.urls)))
+
+
+def _side(cards: int) -> int:
+    """Smaller thumbnails for longer pages: about 10 MB at a few hundred trajectories."""
+    return 1280 if cards <= 20 else 640 if cards <= 150 else 448
+
+
+def _title(contents: RunContents) -> str:
+    if len(contents.cards) == 1:
+        return contents.cards[0].question.strip()[:120] or contents.folder.name
+    return contents.folder.resolve().name
+
+
+def _asset(name: str) -> str:
+    return (files("vlagent.report") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _json_block(value: Any) -> str:
+    return json.dumps(value).replace("<", "\\u003c")
+
+
+def _pretty(turn: Turn) -> str:
+    """The arguments of a call, a line each."""
+    assert turn.call
+    return "\n".join(f"{k}: {json.dumps(v, ensure_ascii=False)}" for k, v in turn.call.arguments.items())
+
+
+def link_of(source: Source) -> str | None:
+    """Where a source can be opened; only web pages and local files, never a script."""
+    if source.url and source.url.lower().startswith(("http://", "https://")):
+        return source.url
+    if source.file and Path(source.file).is_absolute():
+        return Path(source.file).as_uri() + (f"#page={source.page}" if source.page else "")
+    return None

@@ -1,0 +1,51 @@
+"""Pictures of a page: thumbnails as data URLs, each stored once however often it is shown."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vlagent.errors import ServiceError, UserError
+from vlagent.images import encode, load
+from vlagent.types import ImageRef
+
+
+@dataclass
+class PictureStore:
+    """Key -> data URL. A picture that cannot be read any more has no key."""
+
+    folder: Path
+    side: int
+    """Longest side of an input picture in pixels; others get half of it."""
+    limit: int = 4000
+    """Later pictures are left out, so that a page of a huge run still opens."""
+    urls: dict[str, str] = field(default_factory=dict)
+
+    def key(self, picture: ImageRef, *, small: bool = False) -> str | None:
+        """Store a picture; None if it is gone or the page is full."""
+        side = self.side // 2 if small else self.side
+        name = f"{picture.path}|{picture.box}|{side}"
+        key = hashlib.blake2b(name.encode(), digest_size=6).hexdigest()
+        if key in self.urls:
+            return key
+        raw = self._thumbnail(picture, side) if len(self.urls) < self.limit else None
+        if raw is None:
+            return None
+        self.urls[key] = "data:image/jpeg;base64," + base64.b64encode(raw).decode()
+        return key
+
+    def _thumbnail(self, picture: ImageRef, side: int) -> bytes | None:
+        scale = min(1.0, side / max(picture.width, picture.height))
+        size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
+        try:
+            return encode(load(self._found(picture), size), "JPEG")
+        except (ServiceError, UserError):
+            return None
+
+    def _found(self, picture: ImageRef) -> ImageRef:
+        """A relative path is one of the run folder if it is none of the working directory."""
+        if Path(picture.path).exists() or not (self.folder / picture.path).exists():
+            return picture
+        return picture.model_copy(update={"path": str(self.folder / picture.path)})
