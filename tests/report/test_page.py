@@ -137,7 +137,7 @@ def test_slash_searches_and_escape_clears(page: Any) -> None:
     assert questions(page) == ["When was the harbour founded?"]
     assert page.locator("#shown").inner_text() == "1 of 5"
     page.keyboard.press("Escape")
-    page.wait_for_function("document.getElementById('shown').textContent === '5 of 5'")
+    page.locator("#shown", has_text="5 of 5").wait_for()
 
 
 @browser_test
