@@ -23,10 +23,10 @@ DISTRACTORS = 2_100
 """Passages of a corpus that answer no question."""
 
 _GIVEN = (
-    "Ada Bram Cleo Dirk Elsa Finn Gwen Hugo Ines Jonas Kira Lars Mara Nico Olga Piet Rosa Sven Tilda Uwe Vera Wim Xenia "
-    "Yann Zoe Abel Berta Carl Doris Emil Frida Georg Hilde Ivan Judith Karl Lena Max Nora Otto"
+    "Ada Bram Cleo Dirk Elsa Finn Gwen Hugo Ines Jonas Kira Lars Mara Nico Olga Piet Rosa Sven Tilda Uwe Vera Wim "
+    "Xenia Yann Zoe Abel Berta Carl Doris Emil Frida Georg Hilde Ivan Judith Karl Lena Max Nora Otto"
 )
-_TRADES = ("painter", "engineer", "singer", "baker", "sailor", "chemist", "judge", "gardener")
+_TRADES = ("painter", "brewer", "singer", "baker", "sailor", "chemist", "judge", "gardener")
 _NEAR_PLACES = ("{} Hotel", "{} Road", "Old {}", "{} Annex")
 """Titles that hold a place's whole name and are another thing."""
 

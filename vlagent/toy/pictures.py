@@ -1,4 +1,4 @@
-"""The pictures behind the image search of one split: every place from elsewhere in other light, and places like them."""
+"""The pictures behind the image search of one split: every place from elsewhere in other light, and others."""
 
 from __future__ import annotations
 
