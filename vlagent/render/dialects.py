@@ -49,8 +49,9 @@ class Dialect:
     """Kinds of pictures that have a number."""
     announces: bool = True
     """Messages say the number of each picture."""
-    interleaves: bool = False
-    """An image search is laid out as titles and thumbnails in turn."""
+    words_results: bool = False
+    """Crops and image searches are put in the dialect's own words (one line; titles and thumbnails in turn), because a
+    tool's text speaks of canonical numbers and coordinates."""
     native: bool = False
     """Calls travel as the endpoint's own tool calls, not as text."""
     stop: tuple[str, ...] = ("</tool_call>", "</answer>")
@@ -133,17 +134,14 @@ class Dialect:
         kinds = [*kinds_so_far, *[new_kind(call)] * len(images)]
         numbers = self.number(kinds)[len(kinds_so_far) :]
         tail = f"\n{notice}" if notice else ""
-        text = self._safe(observation.text)
-        if observation.fault is not None:
-            text = f"Error: {layout.one_line(text).removeprefix('Error: ')}"
+        text = self._result_text(observation, call)
+        pictures = self._pictures(images, numbers, _notes(observation, images))
         if self.native:
-            return self._native_observation(text, observation, images, numbers, native_id, tail)
-        body: list[Part] = [TextPart(text), *self._pictures(images, numbers, _notes(observation, images))]
-        if self.interleaves and call is not None and call.name == "image_search" and observation.hits:
+            return _native_messages(text, pictures, native_id, tail)
+        body = [TextPart(text), *pictures]
+        if self.words_results and call is not None and call.name == "image_search" and observation.hits:
             titles = [layout.one_line(self._safe(hit.source.title)) for hit in observation.hits]
             body = layout.interleaved(observation.hits, titles, images)
-        elif self.interleaves and images:
-            body[0] = TextPart(layout.one_line(text))
         framed = [TextPart("<tool_response>\n"), *body, TextPart(f"\n</tool_response>{tail}")]
         return (Message("user", layout.joined(framed)),)
 
@@ -218,7 +216,7 @@ class Dialect:
         signatures = []
         for spec in tools:
             wire = self.wire(spec.name)
-            description = told.get(spec.name) or told.get(wire.name) or spec.description
+            description = told.get(spec.name) or told.get(wire.name) or wire.description or spec.description
             signatures.append(describe(spec, wire, about, description))
         return signatures
 
@@ -236,25 +234,26 @@ class Dialect:
         thought = (TextPart(turn.think),) if turn.think else ()
         return Message("assistant", thought, (NativeCall(call_id, wire["name"], arguments),))
 
-    def _native_observation(
-        self,
-        text: str,
-        observation: Observation,
-        images: Sequence[ImagePart],
-        numbers: Sequence[int | None],
-        native_id: str | None,
-        tail: str,
-    ) -> tuple[Message, ...]:
-        pictures = self._pictures(images, numbers, _notes(observation, images))
-        if native_id is None:
-            return (Message("user", layout.joined([TextPart(text), *pictures, TextPart(tail)])),)
-        if not images:
-            return (Message("tool", (TextPart(text + tail),), call_id=native_id),)
-        follow = _trimmed([*pictures, TextPart(tail)])
-        return (Message("tool", (TextPart(text),), call_id=native_id), Message("user", follow))
+    def _result_text(self, observation: Observation, call: Call | None) -> str:
+        text = self._safe(observation.text)
+        if observation.fault is not None:
+            return f"Error: {layout.one_line(text).removeprefix('Error: ')}"
+        if not self.words_results or call is None:
+            return text
+        return ours.RESULT_LINES.get(call.name, text)
 
     def _safe(self, text: str) -> str:
         return neutralise(text, self.specials)
+
+
+def _native_messages(text: str, pictures: list[Part], native_id: str | None, tail: str) -> tuple[Message, ...]:
+    """A tool message holds text only, so pictures follow in a user message. Without a call to answer, all is user."""
+    if native_id is None:
+        return (Message("user", layout.joined([TextPart(text), *pictures, TextPart(tail)])),)
+    if not pictures:
+        return (Message("tool", (TextPart(text + tail),), call_id=native_id),)
+    follow = Message("user", _trimmed([*pictures, TextPart(tail)]))
+    return (Message("tool", (TextPart(text),), call_id=native_id), follow)
 
 
 def _notes(observation: Observation, images: Sequence[ImagePart]) -> list[str]:
@@ -292,7 +291,7 @@ DIALECTS: Mapping[str, Dialect] = {
         think="thinking",
         tools={
             "text_search": WireTool("text_search_tool"),
-            "image_search": WireTool("image_search_tool", fixed={"image_index": 0}),
+            "image_search": WireTool("image_search_tool", fixed={"image_index": 0}, description=ours.FIRST_ONLY),
             "image_crop": WireTool(
                 "image_zoom_in_tool",
                 arguments={"bbox": "bbox_2d", "image_index": "img_idx"},
@@ -300,19 +299,20 @@ DIALECTS: Mapping[str, Dialect] = {
             ),
         },
         announces=False,
-        interleaves=True,
+        words_results=True,
     ),
     "mars-paper": Dialect(
         "mars-paper",
         tools={
             "text_search": WireTool("web_search"),
-            "image_search": WireTool("image_search", fixed={"image_index": 0}),
+            "image_search": WireTool("image_search", fixed={"image_index": 0}, description=ours.FIRST_ONLY),
             "image_crop": WireTool("crop_image"),
         },
         scale=1.0,
         first=1,
         counted=frozenset({"input", "crop"}),
         announces=False,
+        words_results=True,
     ),
     "openai-tools": Dialect("openai-tools", native=True, stop=()),
 }

@@ -20,6 +20,8 @@ class WireTool:
     """Canonical arguments that have no wire form, and the value that they always take."""
     extra: Mapping[str, str] = field(default_factory=dict)
     """Required text arguments that exist on the wire only -> their description; they change nothing."""
+    description: str = ""
+    """In place of the tool's own, where the wire form does less."""
 
     def argument(self, canonical: str) -> str:
         return self.arguments.get(canonical, canonical)
