@@ -71,9 +71,9 @@ def draw_sign(plan: SignPlan, scale: float) -> tuple[Image.Image, Sign]:
     return panel, Sign(plan.colour, plan.name, (x1, y1, x2, y2), text_box, letters, plan.letter_size)
 
 
-def draw_panel(plan: SignPlan, size: tuple[int, int], scale: float) -> Image.Image:
+def draw_panel(plan: SignPlan, size: tuple[int, int], scale: float, *, blotched: bool = True) -> Image.Image:
     """The panel alone, `size` pixels wide and high."""
-    panel = _blotched(plan, size)
+    panel = _blotched(plan, size) if blotched else Image.new("RGB", size, COLOURS[plan.colour])
     draw = ImageDraw.Draw(panel)
     edge = max(1, round(3 * scale * min(1.0, (plan.box[2] - plan.box[0]) / 142)))
     draw.rectangle((0, 0, size[0] - 1, size[1] - 1), outline=(245, 245, 245), width=edge)
