@@ -44,8 +44,8 @@ class AgentConfig(Record):
     crop_source: Literal["original", "view"] = "original"
     tools: tuple[str, ...] = ("text_search", "image_search", "image_crop")
     """Used by the workflow `agent`; `rag` uses the two searches of the tools that it is given."""
-    top_k: int = Field(default=5, ge=1)
-    """Results of a search."""
+    top_k: int = Field(default=5, ge=1, le=5)
+    """Results of a search at most."""
     seed: int = 0
     """Of the run; every draw is keyed by (seed, sample id, rollout, turn)."""
     prompts: Prompts | None = None
@@ -66,10 +66,6 @@ class AgentConfig(Record):
 
     @model_validator(mode="after")
     def _leaves_tokens_to_the_loop(self) -> Self:
-        if self.max_tokens_turn > self.max_tokens_total:
-            raise ValueError(
-                f"max_tokens_turn {self.max_tokens_turn} is above max_tokens_total {self.max_tokens_total}"
-            )
         if self.sampling.max_tokens not in (Sampling().max_tokens, self.max_tokens_turn):
             raise ValueError("sampling.max_tokens is set by the loop: set max_tokens_turn instead")
         return self

@@ -170,7 +170,7 @@ class Episode:
         self.system_prompt = self.dialect.system_prompt(specs, self.config.prompts, self.max_turns, manifest)
         if self.system_prompt:
             self.messages.append(Message("system", (TextPart(self.system_prompt),)))
-        self.schemas = self.dialect.tool_schemas(specs)
+        self.schemas = self.dialect.tool_schemas(specs, self.config.prompts)
         self.ledger.total += self.ledger.of_text(json.dumps(self.schemas)) if self.schemas else 0
         self.ledger.add(self.messages)
         question = self._question(retrieved)
@@ -221,11 +221,7 @@ class Episode:
     def _render(self, observation: Observation, notice: str) -> tuple[Message, ...]:
         images = [ImagePart(ref, self._view(ref)) for ref in observation.images]
         turn = self.turns[-1]
-        messages = self.dialect.observation(observation, turn.call, images, self.kinds, turn.native_id)
-        if not notice:
-            return messages
-        *before, last = messages
-        return (*before, replace(last, parts=(*last.parts, TextPart(f"\n{notice}"))))
+        return self.dialect.observation(observation, turn.call, images, self.kinds, turn.native_id, notice)
 
     def _say(self, *messages: Message) -> None:
         self.messages.extend(messages)
