@@ -101,12 +101,15 @@ class Processor:
 
     def load(self, part: ImagePart) -> Pixels:
         """Pixels of a message's picture, from the store or from its file. Raises `ServiceError("image", ...)`."""
-        key = (part.ref.path, part.ref.box, part.view)
-        found = self.store.get(key)
+        found = self.cached(part)
         if found is None:
             found = self.pixels(images.load(part.ref, part.view))
-            self.store.put(key, found)
+            self.store.put(_address(part), found)
         return found
+
+    def cached(self, part: ImagePart) -> Pixels | None:
+        """Pixels that are in the store."""
+        return self.store.get(_address(part))
 
     def save(self, folder: Path, model_type: str) -> None:
         """Write the files of a plain checkpoint folder, under the stock processor's name."""
@@ -116,6 +119,10 @@ class Processor:
             table = json.loads(file.read_text(encoding="utf-8"))
             table["processor_class"] = ARCHITECTURES[model_type][1]
             file.write_text(json.dumps(table, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _address(part: ImagePart) -> tuple[object, ...]:
+    return (part.ref.path, part.ref.box, part.view)
 
 
 class PixelStore:
