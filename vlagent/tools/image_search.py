@@ -48,7 +48,7 @@ class ImageSearch:
         if not hits:
             return ToolOutput(text=f"No page shows image {arguments.image_index}.")
         return ToolOutput(
-            text=_layout(hits, arguments.image_index, first=len(context.hits) + 1),
+            text=_layout(hits, arguments.image_index),
             images=tuple(hit.thumbnail for hit in hits if hit.thumbnail),
             sources=tuple(dict.fromkeys(hit.source for hit in hits)),
             hits=hits,
@@ -60,11 +60,11 @@ def _cached(ref: ImageRef, sample: Sample) -> CachedImageSearch | None:
     return sample.image_search if sample.images and ref == sample.images[0] else None
 
 
-def _layout(hits: tuple[Hit, ...], index: int, first: int) -> str:
+def _layout(hits: tuple[Hit, ...], index: int) -> str:
     lines = [f"Pages that show image {index}:"]
-    for offset, hit in enumerate(hits):
+    for number, hit in enumerate(hits, 1):
         note = "" if hit.thumbnail else " (no thumbnail)"
         text = " ".join(hit.text.split())
         about = f"\n{text}" if text and text != hit.source.title else ""
-        lines.append(f"[{first + offset}] {shown(hit.source)}{note}{about}")
+        lines.append(f"Title {number}: {shown(hit.source)}{note}{about}")
     return "\n".join(lines)
