@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,9 @@ from vlagent.toy.scene import UNIT
 from vlagent.toy.signs import SignPlan, draw_panel
 from vlagent.types import Box
 
-LIKE = 0.6
+FINEST = 3.0
+"""Largest scale at which lettering is drawn for comparison; the typeface is spaced differently at small sizes."""
+LIKE = 0.5
 """Least correlation with a name's lettering; a crop that shows no such sign stays well below."""
 EDGE = 0.08
 """Part of the sign's sides that is its frame and not compared."""
@@ -30,7 +33,8 @@ def read_sign(
     if seen is None:
         return None
     plan = SignPlan(look[0], "", tuple(side * UNIT / canvas for side in sign), look[1], 0)  # type: ignore[arg-type]
-    likeness = {name: _correlation(seen, _expected(plan, name, seen.shape)) for name in names}
+    scale = min(FINEST, canvas / UNIT)
+    likeness = {name: _correlation(seen, _expected(replace(plan, name=name), scale, seen.shape)) for name in names}
     best = max(likeness, key=lambda name: likeness[name])
     return best if likeness[best] >= LIKE else None
 
@@ -52,11 +56,10 @@ def _inside(sign: Box) -> tuple[float, float, float, float]:
     return sign[0] + dx, sign[1] + dy, sign[2] - dx, sign[3] - dy
 
 
-def _expected(plan: SignPlan, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
+def _expected(plan: SignPlan, scale: float, shape: tuple[int, ...]) -> NDArray[np.float64]:
     """The same part of a clean sign with that name, at the same size."""
-    size = round(plan.box[2] - plan.box[0]), round(plan.box[3] - plan.box[1])
-    named = SignPlan(plan.colour, name, plan.box, plan.letter_size, 0)
-    panel = draw_panel(named, size, 1.0, blotched=False).convert("L")
+    size = round((plan.box[2] - plan.box[0]) * scale), round((plan.box[3] - plan.box[1]) * scale)
+    panel = draw_panel(plan, size, scale, blotched=False).convert("L")
     box = _inside((0, 0, *size))
     return np.asarray(panel.resize((shape[1], shape[0]), Image.Resampling.BILINEAR, box=box), dtype=np.float64)
 
