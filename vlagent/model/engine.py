@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 
@@ -50,6 +51,20 @@ class EngineOptions(Record):
     """How long an idle engine waits for company after the first request."""
 
 
+@dataclass
+class EngineStats:
+    """What an engine has done so far, in tokens."""
+
+    computed: int = 0
+    """Prompt tokens that were computed."""
+    reused: int = 0
+    """Prompt tokens whose keys and values were there already."""
+    written: int = 0
+    """New tokens."""
+    steps: int = 0
+    """Decoding steps, each one new token for every running conversation."""
+
+
 FIXED_STEP = 64
 """Prompts are padded to multiples of this when shapes are fixed."""
 
@@ -60,6 +75,7 @@ class InProcessEngine:
     def __init__(self, policy: Policy, options: EngineOptions | None = None) -> None:
         self.policy = policy
         self.options = options or EngineOptions()
+        self.stats = EngineStats()
         vocabulary = policy.processor.vocabulary
         self._image_pad = vocabulary.ids["<|image_pad|>"]
         fixed = -(-self.options.max_context // FIXED_STEP) * FIXED_STEP if self.options.deterministic_batches else None
@@ -224,6 +240,8 @@ class InProcessEngine:
             start = slots.place(request.keys, len(self._active), reuse=reuse)
             self._active.append(request)
             rows.append(request.extension(start))
+            self.stats.reused += start
+            self.stats.computed += len(request.ids) - start
         for a, b in self._passes(rows):
             self._prefill(decoder, slots, first + a, rows[a:b])
         self._retire(slots)
@@ -257,6 +275,7 @@ class InProcessEngine:
             slots.append(at, token)
         blank = [0] * idle
         logits = decoder.step(tokens + blank, positions + blank, starts + blank)[:count]
+        self.stats.steps += 1
         self._write(logits, self._active)
         self._retire(slots)
 
@@ -270,6 +289,7 @@ class InProcessEngine:
             self.policy.processor.vocabulary.banned,
         )
         for request, token, logprob in zip(requests, ids, logprobs, strict=True):
+            self.stats.written += 1
             request.written.append(token)
             request.logprobs.append(logprob)
             request.finish = self._stops.finish(request.written, request.params.stop, request.limit)

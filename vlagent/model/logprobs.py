@@ -83,24 +83,35 @@ def token_logprobs(model: nn.Module, batch: Batch, banned: Sequence[int], temper
 
     `model` may be wrapped (DDP, FSDP, PEFT): everything runs inside its forward. Temperature 0 counts as 1.
     """
-    scored, _ = token_logprobs_entropy(model, batch, banned, temperature)
-    return scored
+    return _on_rows(batch, _chosen(batch, _distributions(model, batch, banned, temperature)))
 
 
 def token_logprobs_entropy(
     model: nn.Module, batch: Batch, banned: Sequence[int], temperature: float = 1.0
 ) -> tuple[Tensor, Tensor]:
     """As `token_logprobs`, and the entropy [B, L] of the distribution that each own token was drawn from."""
+    logprobs = _distributions(model, batch, banned, temperature)
+    entropy = -(logprobs.exp() * logprobs.masked_fill(logprobs == -torch.inf, 0.0)).sum(-1)
+    return _on_rows(batch, _chosen(batch, logprobs)), _on_rows(batch, entropy)
+
+
+def _distributions(model: nn.Module, batch: Batch, banned: Sequence[int], temperature: float) -> Tensor:
+    """Log-probabilities [S, V] of what could have stood at each own position."""
     if bool(batch.own[:, 0].any()):
         raise ValueError("the first token of a row has no log-probability: its `own` must be False")
     before = torch.zeros_like(batch.own)
     before[:, :-1] = batch.own[:, 1:]
-    logits = forward_logits(model, batch, before)
-    logprobs = masked_log_softmax(logits, banned, temperature)
-    chosen = logprobs.gather(-1, batch.input_ids[batch.own][:, None])[:, 0]
-    entropy = -(logprobs.exp() * logprobs.masked_fill(logprobs == -torch.inf, 0.0)).sum(-1)
-    zeros = torch.zeros(batch.own.shape, dtype=logprobs.dtype, device=logprobs.device)
-    return zeros.masked_scatter(batch.own, chosen), zeros.masked_scatter(batch.own, entropy)
+    return masked_log_softmax(forward_logits(model, batch, before), banned, temperature)
+
+
+def _chosen(batch: Batch, logprobs: Tensor) -> Tensor:
+    return logprobs.gather(-1, batch.input_ids[batch.own][:, None])[:, 0]
+
+
+def _on_rows(batch: Batch, values: Tensor) -> Tensor:
+    """[S] -> [B, L], 0 where nothing is scored."""
+    zeros = torch.zeros(batch.own.shape, dtype=values.dtype, device=values.device)
+    return zeros.masked_scatter(batch.own, values)
 
 
 def forward_logits(model: nn.Module, batch: Batch, keep: Tensor) -> Tensor:

@@ -56,6 +56,14 @@ PROTOCOL_PIECES = (
     ", ",
 )
 """Parts of the protocol's wire form, one token each."""
+CHAT_TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+    "{% if m.content is string %}{{ m.content }}{% else %}{% for part in m.content %}"
+    "{% if part.type == 'image' %}<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ part.text }}{% endif %}"
+    "{% endfor %}{% endif %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+"""What `Renderer` writes, for plain transformers and for servers."""
 
 
 class TinyText(Record):
@@ -114,7 +122,11 @@ def make_tokenizer(pieces: Sequence[str]) -> PreTrainedTokenizerFast:
     core.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in SPECIALS])
     core.add_tokens([AddedToken(piece, normalized=False) for piece in dict.fromkeys(pieces) if len(piece) > 1])
     return PreTrainedTokenizerFast(
-        tokenizer_object=core, pad_token=SPECIALS[0], eos_token="<|im_end|>", clean_up_tokenization_spaces=False
+        tokenizer_object=core,
+        pad_token=SPECIALS[0],
+        eos_token="<|im_end|>",
+        clean_up_tokenization_spaces=False,
+        chat_template=CHAT_TEMPLATE,
     )
 
 
