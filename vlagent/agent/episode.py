@@ -15,7 +15,7 @@ from vlagent.agent.config import AgentConfig
 from vlagent.agent.events import Ended, Event, Started, Watch
 from vlagent.agent.hooks import CallHook
 from vlagent.agent.ledger import Ledger
-from vlagent.agent.parse import spec_of
+from vlagent.agent.parse import scrub, spec_of
 from vlagent.chat.base import ChatModel, ChatReply, ImagePart, Message, TextPart
 from vlagent.errors import UserError
 from vlagent.render.dialects import Dialect, ImageKind, get_dialect, new_kind
@@ -180,7 +180,7 @@ class Episode:
         self.prompt = question.text
 
     def _question(self, retrieved: str) -> Message:
-        return self.dialect.question(self.sample.question, self._inputs(), self.config.prompts, retrieved)
+        return self.dialect.question(scrub(self.sample.question), self._inputs(), self.config.prompts, retrieved)
 
     def _inputs(self) -> list[ImagePart]:
         pairs = zip(self.context.images, self.context.views, self.kinds, strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from pydantic import BaseModel, ConfigDict
+from pydantic_core import PydanticSerializationError
 
 from vlagent.errors import ServiceError, ToolInputError, TransientError, UserError
 from vlagent.search.base import SearchServices
@@ -103,15 +105,15 @@ async def run_tool(
         outcome = await _attempt(tool, arguments, context, retry.timeout_s, gate or nullcontext())
         spent = {"latency_s": time.monotonic() - started, "retries": attempt}
         if isinstance(outcome, ToolOutput):
-            return _found(outcome, spent)
+            return _storable(_found(outcome, spent))
         if isinstance(outcome, ToolInputError):
-            return Observation(text=str(outcome), fault=Fault.MODEL, **spent)
+            return _storable(Observation(text=str(outcome), fault=Fault.MODEL, **spent))
         failure = _one_line(str(outcome))
         pause = _pause_s(outcome, attempt, retry)
         if pause is None:
             break
         await asyncio.sleep(pause)
-    return Observation(text=f"{tool.name} is unavailable ({failure}).", fault=Fault.WORLD, **spent)
+    return _storable(Observation(text=f"{tool.name} is unavailable ({failure}).", fault=Fault.WORLD, **spent))
 
 
 async def _attempt(
@@ -136,6 +138,16 @@ def _found(output: ToolOutput, spent: dict[str, Any]) -> Observation:
         degraded=output.degraded,
         **spent,
     )
+
+
+def _storable(observation: Observation) -> Observation:
+    """Without the lone surrogates that broken pages and files bring: no JSON record can hold them."""
+    try:
+        observation.model_dump_json()
+    except PydanticSerializationError:
+        raw = json.dumps(observation.model_dump(), ensure_ascii=False).encode("utf-8", "replace")
+        return Observation.model_validate_json(raw)
+    return observation
 
 
 def _one_line(text: str, limit: int = 300) -> str:
