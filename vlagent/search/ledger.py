@@ -152,20 +152,32 @@ class Ledger:
     def close(self) -> None:
         self.connection.close()
 
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing."""
+        self.connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self.connection.execute("ROLLBACK")
+            raise
+        self.connection.execute("COMMIT")
+
     def entries(self) -> dict[str, Entry]:
         """Every file that the index knows."""
         rows = self.connection.execute("SELECT file, size, mtime_ns, sha256, parts, done FROM files ORDER BY file")
-        return {located(os.fsdecode(f), self.folder): Entry(*stamp, bool(done)) for f, *stamp, done in rows}
+        return {
+            located(os.fsdecode(file), self.folder): Entry(size, mtime_ns, sha256, parts, bool(done))
+            for file, size, mtime_ns, sha256, parts, done in rows
+        }
 
     def write(self, entries: dict[str, Entry | None]) -> None:
-        """Record files as they now are in the index, None for those that are gone, all at once."""
+        """Record files as they now are in the index, None for those that are gone; inside a `transaction`."""
         named = {os.fsencode(address(file, self.folder)): entry for file, entry in entries.items()}
         gone = [(name,) for name, entry in named.items() if entry is None]
         kept = [(name, e.size, e.mtime_ns, e.sha256, e.parts, e.done) for name, e in named.items() if e]
-        self.connection.execute("BEGIN IMMEDIATE")
         self.connection.executemany("DELETE FROM files WHERE file = ?", gone)
         self.connection.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?)", kept)
-        self.connection.execute("COMMIT")
 
 
 @dataclass

@@ -181,5 +181,6 @@ class _Run:
 
     def _commit(self, writer: Any) -> None:
         writer.commit()
-        self.ledger.write(self.pending)
+        with self.ledger.transaction():
+            self.ledger.write(self.pending)
         self.pending, self.waiting, self.committed = {}, 0, time.monotonic()

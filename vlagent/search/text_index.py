@@ -15,7 +15,7 @@ from vlagent.errors import PermanentError, UserError
 from vlagent.search.base import TextQuery
 from vlagent.search.ledger import check_marker
 from vlagent.search.walk import located, shown
-from vlagent.search.words import query_words
+from vlagent.search.words import analyser, query_words, stems
 from vlagent.types import Hit, Source
 
 VERSION = 1
@@ -36,13 +36,6 @@ def schema() -> Any:
     fields.add_text_field("words", tokenizer_name="vlagent", index_option="freq")
     fields.add_bytes_field("payload", stored=True)
     return fields.build()
-
-
-@cache
-def analyser() -> Any:
-    """The last step after `words.py`: English word endings; words of other languages are hardly touched by it."""
-    builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace())
-    return builder.filter(tantivy.Filter.remove_long(120)).filter(tantivy.Filter.stemmer("english")).build()
 
 
 def open_tantivy(folder: Path) -> Any:
@@ -89,14 +82,15 @@ class TextIndex:
 
     def find(self, query: TextQuery) -> list[Hit]:
         """`search` without a thread of its own."""
-        words = list(dict.fromkeys(analyser().analyze(" ".join(query_words(query.text)))))[:MAX_QUERY_WORDS]
+        words = list(dict.fromkeys(stems(query_words(query.text))))[:MAX_QUERY_WORDS]
         if not words or query.top_k <= 0:
             return []
         try:
             found = self._best(words, 5 * query.top_k + 20)
         except (ValueError, OSError) as error:
             raise PermanentError("text index", _one_line(error)) from None
-        return [self._hit(one) for one in self._varied(found)[: query.top_k]]
+        chosen = sorted(self._varied(found)[: query.top_k], key=lambda one: one.order)
+        return [self._hit(one) for one in chosen]
 
     def _best(self, words: list[str], limit: int) -> list[_Found]:
         searcher = self._index.searcher()

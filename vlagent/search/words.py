@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import pairwise
+from typing import Any
+
+import tantivy
 
 _CJK = "぀-ヿㇰ-ㇿ㐀-䶿一-鿿豈-﫿가-힣𠀀-𲎯々〆〇"
 _UNSPACED = "฀-๿຀-໿က-႟ក-៿"
@@ -22,9 +25,9 @@ _ACCENTS = re.compile(
 _PLAIN_LETTERS = str.maketrans(
     {"ø": "o", "đ": "d", "ð": "d", "ł": "l", "ħ": "h", "ı": "i", "æ": "ae", "œ": "oe", "þ": "th", "ŧ": "t"}
 )
-_FUNCTION = """a an and are as at be been but by can could did do does for from had has have how i if in into is it its me
-my of on or our please shall should so tell than that the their them then there these they this those to was we were what
-when where which who whom whose why will with would you your s t"""
+_FUNCTION = """a an and are as at be been but by can could did do does for from had has have how i if in into is it its
+me my of on or our please shall should so tell than that the their them then there these they this those to was we were
+what when where which who whom whose why will with would you your s t"""
 FUNCTION_WORDS = frozenset(_FUNCTION.split())
 """English words that only make a question a sentence; with them "how do I" finds to-do lists."""
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
@@ -65,6 +68,18 @@ def query_words(text: str) -> list[str]:
     """
     words = list(dict.fromkeys(_words(text, singles=False)))
     return [word for word in words if word not in FUNCTION_WORDS] or words
+
+
+@cache
+def analyser() -> Any:
+    """The last step, inside tantivy: no endless words, no English endings (other languages are hardly touched)."""
+    builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace())
+    return builder.filter(tantivy.Filter.remove_long(120)).filter(tantivy.Filter.stemmer("english")).build()
+
+
+def stems(words: Iterable[str]) -> list[str]:
+    """Words as the index holds them."""
+    return list(analyser().analyze(" ".join(words)))
 
 
 def _words(text: str, *, singles: bool) -> Iterator[str]:

@@ -1,0 +1,158 @@
+"""The tables of a picture index, beside the ledger in the same SQLite file: one transaction commits both."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote
+
+import numpy as np
+
+from vlagent.search.picture_features import Features, pack_thumb
+from vlagent.search.picture_words import Signatures, Vocabulary, Words
+from vlagent.search.walk import address
+
+T = TypeVar("T")
+VERSION = 1
+"""Of the tables, the features and the words; raised whenever one changes."""
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS pictures (
+    file BLOB PRIMARY KEY, title TEXT, text TEXT, url TEXT, width INT, height INT, working_width INT,
+    working_height INT, hash BLOB, thumb BLOB, points BLOB, descriptors BLOB, words BLOB, signatures BLOB);
+CREATE TABLE IF NOT EXISTS vocabulary (id INT PRIMARY KEY, pictures INT, centres BLOB);
+"""
+
+
+@dataclass(frozen=True)
+class Caption:
+    """What a hit says about a picture."""
+
+    title: str
+    text: str = ""
+    url: str | None = None
+
+
+class PictureStore:
+    """Reads and writes pictures; the caller opens and commits the transactions."""
+
+    def __init__(self, connection: sqlite3.Connection, folder: Path) -> None:
+        self.connection = connection
+        self.folder = folder
+
+    def create(self) -> None:
+        self.connection.executescript(_TABLES)
+
+    def put(self, file: str, size: tuple[int, int], caption: Caption, features: Features, words: Vocabulary) -> None:
+        """Add or replace one picture."""
+        nearest = words.nearest(features.descriptors, 1)[:, 0]
+        signatures = words.signatures(features.descriptors, nearest)
+        row = (self._key(file), caption.title, caption.text, caption.url, *size, *features.size)
+        blobs = (
+            features.hash.to_bytes(8, "big"),
+            pack_thumb(features.thumb),
+            features.points.astype(np.float16).tobytes(),
+            features.descriptors.tobytes(),
+            nearest.astype(np.uint16).tobytes(),
+            signatures.tobytes(),
+        )
+        marks = ", ".join("?" * (len(row) + len(blobs)))
+        self.connection.execute(f"INSERT OR REPLACE INTO pictures VALUES ({marks})", row + blobs)
+
+    def delete(self, file: str) -> None:
+        self.connection.execute("DELETE FROM pictures WHERE file = ?", (self._key(file),))
+
+    def caption(self, file: str) -> Caption | None:
+        """The caption as it is stored."""
+        query = "SELECT title, text, url FROM pictures WHERE file = ?"
+        row = self.connection.execute(query, (self._key(file),)).fetchone()
+        return Caption(*row) if row else None
+
+    def set_caption(self, file: str, caption: Caption) -> None:
+        self.connection.execute(
+            "UPDATE pictures SET title = ?, text = ?, url = ? WHERE file = ?",
+            (caption.title, caption.text, caption.url, self._key(file)),
+        )
+
+    def vocabulary(self) -> Vocabulary | None:
+        row = self.connection.execute("SELECT pictures, centres FROM vocabulary").fetchone()
+        return Vocabulary(np.frombuffer(row[1], np.float32).reshape(-1, 128), row[0]) if row else None
+
+    def set_vocabulary(self, words: Vocabulary) -> None:
+        """Store a new vocabulary and look at every picture again through it."""
+        centres = words.centres.astype(np.float32).tobytes()
+        self.connection.execute("INSERT OR REPLACE INTO vocabulary VALUES (0, ?, ?)", (words.pictures, centres))
+        for (file,) in self.connection.execute("SELECT file FROM pictures").fetchall():
+            descriptors = self._descriptors(file)
+            nearest = words.nearest(descriptors, 1)[:, 0]
+            self.connection.execute(
+                "UPDATE pictures SET words = ?, signatures = ? WHERE file = ?",
+                (nearest.astype(np.uint16).tobytes(), words.signatures(descriptors, nearest).tobytes(), file),
+            )
+
+    def sample(self, count: int) -> Iterator[np.ndarray]:
+        """Descriptors of at most `count` pictures, evenly spaced in the order of their files."""
+        files = [row[0] for row in self.connection.execute("SELECT file FROM pictures ORDER BY file")]
+        for file in evenly(files, count):
+            yield self._descriptors(file)
+
+    def load(self) -> Loaded:
+        """Everything that a search needs at hand."""
+        rows = self.connection.execute(
+            "SELECT file, working_width, working_height, hash, points, words, signatures FROM pictures ORDER BY file"
+        ).fetchall()
+        points = [np.frombuffer(row[4], np.float16).reshape(-1, 2) for row in rows]
+        counts = [len(one) for one in points]
+        return Loaded(
+            files=[row[0] for row in rows],
+            sizes=[(row[1], row[2]) for row in rows],
+            hashes=np.array([int.from_bytes(row[3], "big") for row in rows], np.uint64),
+            owners=np.repeat(np.arange(len(rows), dtype=np.int32), counts),
+            points=np.concatenate([np.zeros((0, 2), np.float16), *points]),
+            words=np.frombuffer(b"".join(row[5] for row in rows), np.uint16),
+            signatures=np.frombuffer(b"".join(row[6] for row in rows), np.uint64),
+        )
+
+    def _descriptors(self, file: bytes) -> np.ndarray:
+        row = self.connection.execute("SELECT descriptors FROM pictures WHERE file = ?", (file,)).fetchone()
+        return np.frombuffer(row[0], np.uint8).reshape(-1, 128)
+
+    def _key(self, file: str) -> bytes:
+        return os.fsencode(address(file, self.folder))
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """A collection in memory. P = pictures, N = keypoints of all."""
+
+    files: list[bytes]
+    """Addresses, [P]."""
+    sizes: list[tuple[int, int]]
+    """Working width and height, [P]."""
+    hashes: np.ndarray
+    """[P] uint64"""
+    owners: np.ndarray
+    """[N] picture of each keypoint."""
+    points: np.ndarray
+    """[N, 2] x and y in the working copy of its picture."""
+    words: Words
+    """[N]"""
+    signatures: Signatures
+    """[N]"""
+
+
+def read_only(folder: Path) -> sqlite3.Connection:
+    """A connection for searching."""
+    path = quote(os.fsencode(folder.absolute() / "ledger.sqlite"))
+    return sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30)
+
+
+def evenly(items: Sequence[T], count: int) -> list[T]:
+    """At most `count` of them, evenly spaced."""
+    if len(items) <= count:
+        return list(items)
+    return [items[i * len(items) // count] for i in range(count)]

@@ -1,0 +1,108 @@
+"""Visual words: a vocabulary learnt from the collection, and 64-bit signatures inside each word.
+
+Nister and Stewenius, "Scalable recognition with a vocabulary tree" (CVPR 2006); Jegou, Douze and Schmid, "Hamming
+embedding and weak geometric consistency for large scale image search" (ECCV 2008).
+
+Shape letters: n = descriptors, k = words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vlagent.search.picture_features import Bytes, Floats
+
+MAX_WORDS = 4096
+PER_WORD = 20
+"""Training descriptors a word; smaller collections get fewer words."""
+TRAINING = 80_000
+"""Descriptors that a vocabulary is learnt from, at most."""
+Words = NDArray[np.uint16]
+Signatures = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """Centres of the words in descriptor space."""
+
+    centres: Floats
+    """[k, 128]"""
+    pictures: int
+    """Size of the collection that it was made for; a far bigger one deserves a new vocabulary."""
+
+    def nearest(self, descriptors: Bytes, count: int) -> NDArray[np.intp]:
+        """[n, count] the words closest to each descriptor, best first."""
+        count = min(count, len(self.centres))
+        if not len(descriptors):
+            return np.zeros((0, count), np.intp)
+        distance = _distances(descriptors.astype(np.float32), self.centres)
+        if count == 1:
+            return np.asarray(distance.argmin(axis=1)[:, None])
+        some = np.argpartition(distance, count - 1, axis=1)[:, :count]
+        order = np.take_along_axis(distance, some, axis=1).argsort(axis=1, kind="stable")
+        return np.asarray(np.take_along_axis(some, order, axis=1))
+
+    def signatures(self, descriptors: Bytes, words: NDArray[np.intp]) -> Signatures:
+        """[n] on which side of 64 random planes through its word's centre each descriptor lies."""
+        offset = (descriptors.astype(np.float32) - self.centres[words]) @ _planes()
+        return np.asarray(np.packbits(offset > 0, axis=1).view(np.uint64).ravel())
+
+
+def hamming(a: Signatures, b: Signatures) -> NDArray[np.int64]:
+    """[n] bits that differ."""
+    halves = np.bitwise_xor(a, b).view(np.uint16).reshape(-1, 4)
+    return np.asarray(_ones()[halves].sum(axis=1, dtype=np.int64))
+
+
+def learn(descriptors: Bytes, pictures: int) -> Vocabulary:
+    """Two levels of k-means; the same descriptors always give the same words."""
+    rng = np.random.default_rng(20_251_231)
+    if len(descriptors) > TRAINING:
+        descriptors = descriptors[np.sort(rng.choice(len(descriptors), TRAINING, replace=False))]
+    data = descriptors.astype(np.float32)
+    words = int(np.clip(len(data) // PER_WORD, 1, MAX_WORDS))
+    if not len(data):
+        return Vocabulary(np.zeros((1, 128), np.float32), pictures)
+    top = _kmeans(data, max(1, round(words**0.5)), rng)
+    branch = _distances(data, top).argmin(axis=1)
+    leaves = [
+        _kmeans(data[branch == b], max(1, round(words * float(np.mean(branch == b)))), rng) for b in np.unique(branch)
+    ]
+    return Vocabulary(np.concatenate(leaves)[:65_535], pictures)
+
+
+def _kmeans(data: Floats, k: int, rng: np.random.Generator, rounds: int = 8) -> Floats:
+    k = min(k, len(data))
+    centres = data[np.sort(rng.choice(len(data), k, replace=False))].copy()
+    for _ in range(rounds if k > 1 else 1):
+        nearest = _distances(data, centres).argmin(axis=1)
+        counts = np.bincount(nearest, minlength=k)
+        order = np.argsort(nearest, kind="stable")
+        starts = np.concatenate(([0], np.cumsum(counts)[:-1]))
+        filled = counts > 0
+        sums = np.add.reduceat(data[order], starts[filled], axis=0)
+        centres[filled] = sums / counts[filled][:, None]
+    return centres
+
+
+def _distances(data: Floats, centres: Floats) -> Floats:
+    """[n, k] squared distances, less the part that is the same for all centres."""
+    return np.asarray((centres * centres).sum(axis=1)[None, :] - 2.0 * (data @ centres.T), dtype=np.float32)
+
+
+@cache
+def _planes() -> Floats:
+    """[128, 64]"""
+    random = np.random.default_rng(64).standard_normal((128, 128))
+    return np.asarray(np.linalg.qr(random)[0][:, :64], dtype=np.float32)
+
+
+@cache
+def _ones() -> Bytes:
+    """[65536] bits set in each 16-bit number."""
+    numbers = np.arange(1 << 16, dtype=np.uint32)
+    return np.asarray(sum((numbers >> bit) & 1 for bit in range(16)), dtype=np.uint8)
