@@ -10,7 +10,6 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from rich.text import Text
 
@@ -45,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", nargs="+", metavar="IMAGE... QUESTION", help="pictures, then the question in quotes")
     parser.add_argument("--model", help="name that the endpoint knows the model by, or toy:oracle|random|direct")
     parser.add_argument("--base-url", help="OpenAI-compatible endpoint, such as http://127.0.0.1:8000/v1")
+    parser.add_argument("--attempts", type=int, default=5, metavar="N", help="tries of one model call (default: 5)")
     parser.add_argument("--dialect", default="default", help=f"wire form: {', '.join(DIALECTS)} (default: default)")
     parser.add_argument("--search", type=Path, metavar="DIR", help="index made by `vlagent index`")
     parser.add_argument("--workflow", choices=("direct", "rag", "agent"), default="agent")
@@ -79,7 +79,7 @@ class Asked:
 def run(args: argparse.Namespace) -> int:
     """Play one episode; the exit code says how it ended."""
     if args.offline:
-        check_endpoint(args.base_url)
+        check_endpoint(args.base_url, args.model)
         forbid_network()
     asked = prepare(args)
     try:
@@ -95,7 +95,7 @@ def prepare(args: argparse.Namespace) -> Asked:
     search = _open_search(args.search)
     config = config_of(args, _tool_names(args, search))
     tools = make_tools(config.tools, search=search) if config.workflow == "agent" else _rag_tools(config, search)
-    model = open_model(args.model, args.base_url)
+    model = open_model(args.model, args.base_url, dialect=args.dialect, attempts=args.attempts)
     folder = new_run_folder(args.run)
     live = LiveView(console_for(sys.stderr))
     hook = Confirm(live.console, tools, live) if args.confirm else None
@@ -103,7 +103,7 @@ def prepare(args: argparse.Namespace) -> Asked:
     asked = Asked(agent, sample, folder, live)
     agent.watch = asked.watch
     append_jsonl(folder / "samples.jsonl", sample)
-    write_json(folder / "config.json", _resolved(args, config))
+    write_json(folder / "config.json", _resolved(args, config, model.name))
     return asked
 
 
@@ -170,24 +170,16 @@ def new_run_folder(given: Path | None) -> Path:
     return given
 
 
-def _resolved(args: argparse.Namespace, config: AgentConfig) -> dict[str, Any]:
+def _resolved(args: argparse.Namespace, config: AgentConfig, model: str) -> dict[str, Any]:
     return {
         "verb": "ask",
-        "model": args.model,
-        "base_url": _without_secrets(args.base_url),
+        "model": model,
+        "base_url": args.base_url,
         "search": str(args.search) if args.search else None,
         "offline": args.offline,
         "confirm": args.confirm,
         "agent": config.model_dump(mode="json"),
     }
-
-
-def _without_secrets(url: str | None) -> str | None:
-    """An address without user name and password."""
-    if url is None:
-        return None
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 async def _play(asked: Asked) -> None:

@@ -38,7 +38,7 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
         if name == called:
             module = importlib.import_module(f"vlagent.cli.{name.replace('-', '_')}")
             module.add_arguments(sub)
-            sub.set_defaults(run=module.run)
+            sub.set_defaults(run_verb=module.run)
     return parser
 
 
@@ -47,12 +47,12 @@ def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     try:
         args = build_parser(words).parse_args(words)
-        code: int = args.run(args)
+        code: int = args.run_verb(args)
     except UserError as error:
-        print(f"vlagent: {error}", file=sys.stderr)
+        _say(error)
         return 2
     except ServiceError as error:
-        print(f"vlagent: {error}", file=sys.stderr)
+        _say(error)
         return 3
     except KeyboardInterrupt:
         print("vlagent: stopped", file=sys.stderr)
@@ -61,6 +61,13 @@ def main(argv: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return code
+
+
+def _say(error: Exception) -> None:
+    """One line; a server's or a file's control characters must not reach the terminal."""
+    from vlagent.cli.terminal import one_line
+
+    print(f"vlagent: {one_line(str(error))}", file=sys.stderr)
 
 
 if __name__ == "__main__":

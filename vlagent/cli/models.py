@@ -20,8 +20,9 @@ def open_model(
 ) -> ChatModel:
     """A model by name: `toy:oracle`, `toy:random`, `toy:direct`, or what an OpenAI-compatible endpoint serves.
 
-    A toy policy plays the rows of a toy world and is given them (`samples`) and the dialect to write in. `options` go
-    to `chat.open.open_chat`. Raises `UserError` where neither a model nor an endpoint is named.
+    Without a name it is the one model that the endpoint serves. A toy policy plays the rows of a toy world and is given
+    them (`samples`) and the dialect to write in. `options` go to `chat.open.open_chat`. Raises `UserError` where
+    neither a model nor an endpoint is named.
     """
     if name and name.startswith("toy:"):
         return _toy_policy(name, samples, dialect)
@@ -32,7 +33,14 @@ def open_model(
         )
     from vlagent.chat.open import open_chat
 
-    return open_chat(name or "default", base_url, **options)
+    return open_chat(name or _only_model(base_url), base_url, **options)
+
+
+def _only_model(base_url: str | None) -> str:
+    from vlagent.cli.endpoint import only_model
+
+    assert base_url
+    return only_model(base_url)
 
 
 def _toy_policy(name: str, samples: Sequence[Sample], dialect: str) -> ChatModel:

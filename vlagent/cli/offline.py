@@ -22,9 +22,11 @@ def is_loopback(host: str | None) -> bool:
     return (mapped or address).is_loopback
 
 
-def check_endpoint(base_url: str | None) -> None:
+def check_endpoint(base_url: str | None, model: str | None = None) -> None:
     """Refuse an endpoint that is not on this machine."""
     if base_url is None:
+        if model and not model.startswith(("toy:", "scripted:")):
+            raise UserError(f"--offline: model {model!r} needs --base-url with an endpoint on this machine")
         return
     host = urlsplit(base_url if "//" in base_url else f"//{base_url}").hostname
     if host is None or not is_loopback(host):
