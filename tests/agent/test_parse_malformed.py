@@ -94,3 +94,12 @@ def test_hostile_json_is_an_error_and_not_a_crash(body: str) -> None:
     parsed = parse(text, "stop", DIALECTS["default"], TOOLS, ["input"])
     assert parsed.error is not None
     assert len(parsed.error) < 300
+
+
+@pytest.mark.parametrize(
+    "piece", ["< ", "<", "</", "<think>", "<tool_call>", "<think><tool_call>", "</think>", "```", "[1 "]
+)
+def test_a_long_hostile_turn_does_not_hang(piece: str) -> None:
+    """Quadratic time would run into the suite's own limit."""
+    for text in (piece * 100_000, f"<think>a</think><tool_call>{piece * 100_000}", f"<{' ' * 100_000}{piece}"):
+        assert parse(text, "stop", DIALECTS["default"], TOOLS, ["input"]).error is not None

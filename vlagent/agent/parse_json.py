@@ -14,7 +14,7 @@ MAX_LENIENT_CHARS = 4_000
 MAX_DEPTH = 32
 """Of nested arrays and objects; no tool needs a tenth of it."""
 _MAX_BITS = 256
-_FENCE = re.compile(r"```[\w-]*[ \t]*\n?(.*?)\n?[ \t]*(?:```)?", re.DOTALL)
+_FENCE = re.compile(r"```[\w-]*+")
 
 
 class WrongCall(Exception):
@@ -27,9 +27,9 @@ def read_json(text: str, repairs: list[str]) -> Any:
     Integral floats become integers (a JSON 1.0 is an integer), lone surrogates become question marks.
     """
     text = text.strip()
-    if fenced := _FENCE.fullmatch(text):
+    if fence := _FENCE.match(text):
         repairs.append("fence")
-        text = fenced[1].strip()
+        text = text[fence.end() :].removesuffix("```").strip()
     if not text:
         raise WrongCall("The call is empty. Write one JSON object with name and arguments.")
     value = _read(text, repairs)

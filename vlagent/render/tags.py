@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 THOUGHTS = ("think", "thinking")
 ACTIONS = ("tool_call", "answer")
-_TAG = re.compile(r"<\s*(/?)\s*(thinking|think|tool_call|tool_response|answer)\s*>", re.IGNORECASE)
+_TAG = re.compile(r"<\s*+(/?)\s*+(thinking|think|tool_call|tool_response|answer)\s*+>", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
