@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -73,13 +74,13 @@ class Words(Arguments):
 
 
 class Shelf:
-    """A text search over a dict; `faults` are raised first, one a run."""
+    """A text search over a dict; `faults` come first, one a run; None is a run that goes well."""
 
     name: ClassVar[str] = "text_search"
     description: ClassVar[str] = "Looks up words."
     arguments: ClassVar[type[Arguments]] = Words
 
-    def __init__(self, pages: dict[str, str] | None = None, faults: list[Exception] | None = None) -> None:
+    def __init__(self, pages: dict[str, str] | None = None, faults: list[Exception | None] | None = None) -> None:
         self.pages = pages or {"castore": "Castore was founded in 2015."}
         self.faults = list(faults or [])
         self.wait_s = 0.0
@@ -94,8 +95,9 @@ class Shelf:
             await asyncio.sleep(self.wait_s)
         finally:
             self.busy -= 1
-        if self.faults:
-            raise self.faults.pop(0)
+        fault = self.faults.pop(0) if self.faults else None
+        if fault:
+            raise fault
         if arguments.query == "forbidden":
             raise ToolInputError("query 'forbidden' is not allowed")
         found = [(title, text) for title, text in self.pages.items() if title in arguments.query]
@@ -161,6 +163,25 @@ class Twins:
         )
         sources = tuple(hit.source for hit in hits)
         return ToolOutput(f"1. {self.title}\n2. other", images=(self.thumbnail,), sources=sources, hits=hits)
+
+
+class Nothing(Arguments):
+    pass
+
+
+class Peek:
+    """Remembers what it was given to work with."""
+
+    name: ClassVar[str] = "peek"
+    arguments: ClassVar[type[Arguments]] = Nothing
+
+    def __init__(self, description: str = "Looks.") -> None:
+        self.description = description
+        self.seen: list[ToolContext] = []
+
+    async def run(self, arguments: Nothing, context: ToolContext) -> ToolOutput:
+        self.seen.append(replace(context, hits=list(context.hits), views=list(context.views)))
+        return ToolOutput("seen")
 
 
 def picture(folder: Path, name: str = "photo.png", size: tuple[int, int] = (400, 300)) -> ImageRef:

@@ -21,7 +21,8 @@ WHOLE = {"bbox": [0.0, 0.0, 500.0, 500.0], "image_index": 0}
 PIECES = [
     "<think>", "</think>", "<thinking>", "</thinking>", "<tool_call>", "</tool_call>", "<answer>", "</answer>", "x",
     '{"name": "text_search", "arguments": {"query": "castore"}}', '{"name": "image_crop", "arguments": ', "```json\n",
-    '{"bbox": [0, 0, 9, 9]}', "}", '"', "'", "[", "null", "NaN", "\\u0000", "\ud800", "<|im_end|>", "\n", "1e999", "寺", " ",
+    '{"bbox": [0, 0, 9, 9]}', "}", '"', "'", "[", "null", "NaN", "\\u0000", "\ud800", "<|im_end|>", "\n", "1e999",
+    "寺", " ",
 ]  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tests.agent.parts import Policy, Shelf, answer, call, last_text, lines, make_agent, sample
@@ -51,6 +53,16 @@ async def test_a_service_that_asks_for_a_longer_pause_than_allowed_is_given_up_o
     assert (await run(Shelf(faults=list(asked)), max_wait_s=1.0)).fault is None
 
 
+async def test_the_pause_before_another_attempt_is_the_policys_or_what_the_service_asked_for():
+    async def pause(fault: ServiceError, **retry: float) -> float:
+        started = asyncio.get_running_loop().time()
+        assert (await run(Shelf(faults=[fault]), **retry)).fault is None
+        return asyncio.get_running_loop().time() - started
+
+    assert await pause(TransientError("search", "reset"), wait_s=0.03) >= 0.03
+    assert await pause(RateLimitedError("search", "429", retry_after_s=0.04), wait_s=0.0) >= 0.04
+
+
 async def test_a_tool_that_hangs_is_the_worlds_fault():
     shelf = Shelf()
     shelf.wait_s = 30.0
@@ -85,9 +97,9 @@ async def test_three_world_faults_in_a_row_end_the_episode():
 
 
 async def test_a_result_between_two_world_faults_starts_the_count_again_but_a_wrong_call_does_not():
-    shelf = Shelf(faults=[down(), down()])
-    mended = Policy(lines(SEARCH, SEARCH, SEARCH, answer("x")))
-    assert (await run_agent(make_agent(mended, shelf), sample())).stop is StopReason.ANSWERED
+    model = Policy(lines(SEARCH, SEARCH, SEARCH, SEARCH, answer("x")))
+    shelf = Shelf(faults=[down(), None, down(), None])
+    assert (await run_agent(make_agent(model, shelf, max_world_faults=2), sample())).stop is StopReason.ANSWERED
     wrong_between = Policy(lines(SEARCH, call("fly"), SEARCH, SEARCH, answer("x")))
     shelf = Shelf(faults=[down()] * 3)
     assert (await run_agent(make_agent(wrong_between, shelf), sample())).stop is StopReason.TOOL_FAILURE

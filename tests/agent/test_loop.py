@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from tests.agent.parts import Cut, Policy, Shelf, Twins, answer, call, last_text, lines, make_agent, picture, sample
+from tests.agent.parts import (
+    Cut,
+    Peek,
+    Policy,
+    Shelf,
+    Twins,
+    answer,
+    call,
+    last_text,
+    lines,
+    make_agent,
+    picture,
+    sample,
+)
 from vlagent.agent.events import Ended, Event, Observed, Started, Wrote
 from vlagent.agent.loop import run_agent
 from vlagent.chat.base import ChatReply
@@ -220,3 +233,33 @@ async def test_usage_is_summed_and_the_prompt_is_kept():
     assert "When was it founded?" in trajectory.prompt
     assert "text_search" in trajectory.system_prompt
     assert trajectory.timings.total_s >= trajectory.timings.model_s > 0
+
+
+async def test_a_tool_sees_the_run_it_works_in(tmp_path):
+    photo, peek = picture(tmp_path, size=(640, 480)), Peek()
+    model = Policy(lines(call("peek"), SEARCH, call("peek"), answer("x")))
+    tiny = {"factor": 16, "min_pixels": 4_608, "max_pixels": 9_216}
+    config = {"crop_source": "view", "pixels": tiny, "folder": tmp_path}
+    await run_agent(make_agent(model, Shelf(), peek, **config), sample(images=(photo,)))
+    first, second = peek.seen
+    assert (first.crop_source, first.min_pixels, first.folder, first.images) == ("view", 4_608, tmp_path, [photo])
+    assert first.views == [model.requests[0].messages[-1].images[0].view]
+    assert [[hit.source.title for hit in seen.hits] for seen in (first, second)] == [[], ["castore"]]
+
+
+async def test_a_model_that_counts_tokens_is_believed_rather_than_the_estimate():
+    class Counting(Policy):
+        def count_tokens(self, text):
+            return 10 * len(text)
+
+    asked = {"max_tokens_total": 8000, "max_tokens_turn": 500}
+    assert (await run_agent(make_agent(Policy(lines(answer("x"))), Shelf(), **asked), sample())).answer == "x"
+    counted = await run_agent(make_agent(Counting(lines(answer("x"))), Shelf(), **asked), sample())
+    assert counted.stop is StopReason.TOKEN_LIMIT
+
+
+async def test_native_tool_schemas_count_towards_the_tokens():
+    asked = {"dialect": "openai-tools", "max_tokens_total": 4000, "max_tokens_turn": 500}
+    short = await run_agent(make_agent(Policy(lines("x")), Peek(), **asked), sample())
+    long = await run_agent(make_agent(Policy(lines("x")), Peek("very long " * 2000), **asked), sample())
+    assert (short.answer, long.stop) == ("x", StopReason.TOKEN_LIMIT)
