@@ -6,6 +6,7 @@ import functools
 import math
 import stat
 import struct
+import warnings
 import zlib
 from pathlib import Path
 from types import TracebackType
@@ -72,6 +73,9 @@ def max_pixels() -> int:
 
 
 set_max_pixels(_DEFAULT_MAX_PIXELS)
+# Both cases are dealt with here, with an error or by not turning; Pillow's warnings would only disturb the terminal.
+warnings.filterwarnings("ignore", message="Corrupt EXIF data")
+warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 
 class PillowSource:

@@ -5,6 +5,7 @@ BigTIFF, pyramids (reduced pages and sub-IFDs), tiles and strips, every compress
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from tifffile import PHOTOMETRIC
 
 from vlagent.images import colour, orientation, scaling
 from vlagent.types import Box
+
+logging.getLogger("tifffile").addHandler(logging.NullHandler())  # what matters of its complaints is raised here
 
 MAX_SEGMENT_PIXELS = 2**25
 """A tile or strip is decoded whole; a bigger one cannot be read by region."""
@@ -232,7 +235,7 @@ def _as_picture(page: Any, values: NDArray[np.uint8]) -> Image.Image:
     if kind == PHOTOMETRIC.YCBCR and not _is_jpeg(page):
         return _from(values[..., :3], "YCbCr")
     if kind == PHOTOMETRIC.CIELAB:
-        return _from(values[..., :3] ^ np.array([0, 128, 128], np.uint8), "LAB")
+        return _from(values[..., :3], "LAB")
     return _from(values[..., :3], "RGB")
 
 
