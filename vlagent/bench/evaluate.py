@@ -1,0 +1,171 @@
+"""Run every question, score every episode, keep everything, and be killable at any moment."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from vlagent.agent.loop import Agent
+from vlagent.agent.pool import run_pool
+from vlagent.agent.store import write_trajectory
+from vlagent.bench.config import EvalConfig
+from vlagent.bench.runs import Book, open_book
+from vlagent.bench.summary import Summary, summarise
+from vlagent.files import write_json
+from vlagent.rewards.judge import Judge
+from vlagent.rewards.rubric import outcome_of
+from vlagent.types import EvalRow, Outcome, Sample, Trajectory
+
+SLICES = ("kind", "difficulty", "category", "level", "language", "image_source")
+"""Columns of a row, or of its `extra_info`, that results are told apart by."""
+JUDGE_CALLS = 32
+"""Judge calls at one time."""
+
+
+@dataclass
+class Watcher:
+    """How a caller follows an evaluation and ends it early."""
+
+    on_row: Callable[[EvalRow], None] | None = None
+    on_start: Callable[[int, int], None] | None = None
+    """Told how many episodes are done already and how many there are in all."""
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set it, and the running episodes are cancelled; everything is kept."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The end of an evaluation, or of a part of it."""
+
+    summary: Summary
+    ended: Literal["complete", "stopped", "failures"]
+    last_failure: str = ""
+
+
+async def evaluate(
+    config: EvalConfig,
+    agent: Agent,
+    samples: Sequence[Sample],
+    run: Path,
+    judge: Judge | None = None,
+    watcher: Watcher | None = None,
+) -> Evaluation:
+    """Play and score what the run folder does not hold yet; writes rows.jsonl and summary.json.
+
+    A folder that holds a part of the same evaluation is gone on with: finished episodes are never played again, failed
+    and stopped ones are. Raises `UserError` where the folder belongs to another configuration or to other samples.
+    """
+    book = open_book(run, config, samples)
+    course = _Course(book, config, judge, watcher or Watcher(), len(book.planned))
+    if course.watcher.on_start:
+        course.watcher.on_start(course.planned - len(book.to_play()) - len(book.unscored), course.planned)
+    await course.score_left_overs()
+    if not course.watcher.stop.is_set():
+        await course.play(agent)
+    book.compact()
+    summary = summarise(run)
+    write_json(run / "summary.json", summary)
+    ended: Literal["stopped", "failures", "complete"] = "stopped" if course.watcher.stop.is_set() else "complete"
+    return Evaluation(summary, "failures" if course.too_many() else ended, course.last_failure)
+
+
+@dataclass
+class _Course:
+    """One pass over what is left."""
+
+    book: Book
+    config: EvalConfig
+    judge: Judge | None
+    watcher: Watcher
+    planned: int
+    last_failure: str = ""
+    failed: set[tuple[str, int]] = field(default_factory=set)
+    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(JUDGE_CALLS))
+
+    def too_many(self) -> bool:
+        return len(self.failed) > self.config.max_failed_share * self.planned
+
+    async def score_left_overs(self) -> None:
+        """Episodes that an earlier kill, or a judge that was down, left without a row."""
+        async with asyncio.TaskGroup() as group:
+            for sample, trajectory in self.book.to_score():
+                if self.watcher.stop.is_set():
+                    return
+                await self._start_scoring(group, sample, trajectory)
+
+    async def play(self, agent: Agent) -> None:
+        pool = run_pool(
+            agent,
+            self.book.to_play(),
+            concurrency=self.config.concurrency,
+            model_limit=self.config.model_limit,
+            tool_limits=self.config.tool_limits,
+            stop=self.watcher.stop,
+        )
+        async with asyncio.TaskGroup() as group, aclosing(pool) as ended:  # type: ignore[type-var]
+            async for sample, trajectory in ended:
+                write_trajectory(self.book.run, trajectory)
+                await self._start_scoring(group, sample, trajectory)
+
+    async def _start_scoring(self, group: asyncio.TaskGroup, sample: Sample, trajectory: Trajectory) -> None:
+        """Score beside the pool, but never more than the judge may get: a slow judge holds the pool back."""
+        await self.slots.acquire()
+        task = group.create_task(self._score(sample, trajectory))
+        task.add_done_callback(lambda _: self.slots.release())
+
+    async def _score(self, sample: Sample, trajectory: Trajectory) -> None:
+        row = await self._unless_stopped(sample, trajectory)
+        if row is None:
+            return
+        self.book.add(row)
+        if row.outcome is Outcome.FAILED:
+            self.failed.add((row.sample_id, row.rollout))
+            self.last_failure = row.why
+            if self.too_many():
+                self.watcher.stop.set()
+        if self.watcher.on_row:
+            self.watcher.on_row(row)
+
+    async def _unless_stopped(self, sample: Sample, trajectory: Trajectory) -> EvalRow | None:
+        """The row, or None where the run is stopped while the judge still thinks."""
+        scoring = asyncio.create_task(row_of(sample, trajectory, self.judge))
+        stopping = asyncio.create_task(self.watcher.stop.wait())
+        await asyncio.wait({scoring, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not scoring.done():
+            await asyncio.sleep(0)
+        if scoring.done():
+            return scoring.result()
+        scoring.cancel()
+        with suppress(asyncio.CancelledError):
+            await scoring
+        return None
+
+
+async def row_of(sample: Sample, trajectory: Trajectory, judge: Judge | None) -> EvalRow:
+    """Score one episode into its row."""
+    scored = await outcome_of(sample, trajectory, judge)
+    return EvalRow(
+        suite=sample.source,
+        sample_id=sample.id,
+        rollout=trajectory.rollout,
+        outcome=scored.outcome,
+        degraded=scored.degraded,
+        answer=trajectory.answer,
+        answers=sample.answers,
+        why=scored.why,
+        stop=trajectory.stop,
+        reward=scored.reward,
+        slices=slices_of(sample),
+    )
+
+
+def slices_of(sample: Sample) -> dict[str, str]:
+    """What a sample is grouped by in tables."""
+    inner: Any = sample.extra.get("extra_info")
+    columns = {**(inner if isinstance(inner, dict) else {}), **sample.extra}
+    return {name: str(columns[name]) for name in SLICES if isinstance(columns.get(name), str | int) and columns[name]}
