@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -47,9 +48,10 @@ def search_words(name: str, relation: Relation) -> str:
 
 
 def value_in(text: str, name: str, relation: Relation) -> str | None:
-    """What a text states about a name, or None."""
-    _, found, rest = text.partition(f"{name} {_PHRASES[entity_type(name), relation]} ")
-    return rest.partition(".")[0].strip() if found else None
+    """What a text states about a name, or None. Of "Old Belmont Tower" it says nothing about Belmont Tower."""
+    phrase = re.escape(f"{name} {_PHRASES[entity_type(name), relation]}")
+    found = re.search(rf"(?<!Old )\b{phrase} ([^.\n]+)\.", text)
+    return found.group(1).strip() if found else None
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ from typing import Literal
 from PIL import ImageFont
 from PIL.ImageFont import FreeTypeFont
 
+from vlagent.randomness import rng_of
+
 Kind = Literal["read", "fact", "place", "brand", "both"]
 KINDS: tuple[Kind, ...] = ("read", "fact", "place", "brand", "both")
 """What a question needs: read = crop; fact = text search; place = image search, then text search; brand = crop, then
@@ -48,7 +50,7 @@ PLACE_NAMES = _words(
 )
 PLACE_KINDS = _words("Stadium Tower Museum Bridge Station Theatre Palace Market Library Castle Temple Arcade")
 PLACES = tuple(f"{name} {kind}" for name in PLACE_NAMES for kind in PLACE_KINDS)
-PLACES_PER_SPLIT = {"train": 128, "val": 48, "test": 64, "test_open": 64}
+PLACES_PER_SPLIT = {"train": 96, "val": 32, "test": 48, "test_open": 48}
 
 CITIES = _words(
     "Arden Brookfield Carlow Dorset Eastham Fairview Glenroy Hartford Inverley Jarrow Kinross Ludlow Milton "
@@ -111,7 +113,7 @@ def spelled_name(rng: random.Random) -> str:
 def places_of(split: str, seed: int) -> tuple[str, ...]:
     """The places of one split: drawn by the world's seed, no two splits share one."""
     shuffled = list(PLACES)
-    random.Random(f"places|{seed}").shuffle(shuffled)
+    rng_of("places", seed).shuffle(shuffled)
     start = 0
     for name in SPLITS:
         end = start + PLACES_PER_SPLIT[name]

@@ -14,14 +14,17 @@ from vlagent.toy.lexicon import places_of
 from vlagent.toy.scene import UNIT, backdrop, standing
 from vlagent.toy.shapes import moved, paint
 
-SIZE = 640
+SIZE = 512
 """Pixels a side; it does not follow the canvas of the scenes."""
+
+STRANGERS = 16
+"""Pictures of places that no split has."""
 
 
 def titles(places: Sequence[str], seed: int) -> list[str]:
     """The titles of a split's pictures: its places, near-duplicate titles, and places of no split."""
-    near = [near_places(place)[i % 4] for i, place in enumerate(places) if i % 2]
-    return [*places, *near, *places_of("", seed)[:40]]
+    near = [near_places(place)[i % 4] for i, place in enumerate(places) if i % 3 == 0]
+    return [*places, *near, *places_of("", seed)[:STRANGERS]]
 
 
 def draw_picture(title: str, seed: int, split: str) -> Image.Image:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ from vlagent.toy.scene import Cast, Scene, draw_scene
 
 SPELLED_NAMES = 64
 """Names of random letters that a split of level 3 draws for itself."""
+AHEAD = 12
+"""How many names are looked at for a rarer answer."""
 
 
 @dataclass(frozen=True)
@@ -105,34 +107,38 @@ def _gold(question: Question, scene: Scene) -> dict[str, Any]:
 
 
 def _column(split: Split, kind: Kind, count: int) -> Iterator[Slot]:
+    """The rows of one kind. Where chance would repeat an answer, the next names are searched for a rarer one."""
     rng = rng_of("slots", split.seed, split.name, kind)
-    brands, places = _cycle(rng, split.brands, count), _cycle(rng, split.places, count)
+    brands, places = _cycle(rng, split.brands, count + AHEAD), _cycle(rng, split.places, count + AHEAD)
     relations = [name for name in RELATIONS if name in LEVELS[split.level].relations]
     used: Counter[str] = Counter()
     for i in range(count):
-        brand, place = brands[i], places[i]
+        brand, relation = brands[i], relations[i // 2 % len(relations)]
+
+        def answer(name: str, relation: Relation = relation, brand: str = brand) -> str:
+            if kind == "both":
+                return combine(split.facts.year(brand), split.facts.year(name), "difference")
+            return split.facts.value(name, relation)
+
+        subject = brand
         if kind == "both":
-            place = _rarest(split, brand, places[i:] or split.places, used)
-            places.remove(place)
-            places.insert(i, place)
-        subject = brand if i % 2 else place
-        yield Slot(kind, i, brand, place, subject, relations[i // 2 % len(relations)])
+            subject = _take_rarest(places, i, answer, used)
+        elif kind == "fact":
+            subject = _take_rarest(brands if i % 2 else places, i, answer, used)
+        yield Slot(kind, i, brand, places[i], subject, relation)
 
 
 def _cycle(rng: random.Random, names: Sequence[str], count: int) -> list[str]:
-    """Every name equally often, shuffled."""
+    """Every name as often as the others, shuffled."""
     drawn: list[str] = []
     while len(drawn) < count:
         drawn += rng.sample(list(names), len(names))
     return drawn[:count]
 
 
-def _rarest(split: Split, brand: str, places: Sequence[str], used: Counter[str]) -> str:
-    """The place, among the next few, whose answer with this brand has been used least."""
-
-    def answer(place: str) -> str:
-        return combine(split.facts.year(brand), split.facts.year(place), "difference")
-
-    best = min(places[:12], key=lambda place: used[answer(place)])
-    used[answer(best)] += 1
-    return best
+def _take_rarest(names: list[str], at: int, answer: Callable[[str], str], used: Counter[str]) -> str:
+    """Swap to position `at` the name, among the next few, whose answer has been used least."""
+    best = min(range(at, at + AHEAD), key=lambda i: used[answer(names[i])])
+    names[at], names[best] = names[best], names[at]
+    used[answer(names[at])] += 1
+    return names[at]

@@ -36,10 +36,7 @@ from vlagent.types import Record
 Progress = Callable[[str, int, int], None]
 """Told (what is being made, how many are done, of how many)."""
 
-SYSTEM_PROMPT = (
-    "Answer the question about the photo. Think in <think></think>, then call one tool in <tool_call></tool_call> or "
-    "answer in <answer></answer>."
-)
+SYSTEM_PROMPT = "Answer the question about the photo. <tools>image_crop text_search image_search</tools>"
 """A prompt short enough for a tiny model; real models get their dialect's own."""
 
 
