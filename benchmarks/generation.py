@@ -134,7 +134,8 @@ def logprob_difference(architecture: Any, parts: list[ImagePart]) -> float:
     batch = collate([ScoredRow(row.ids, row.own, row.images) for row in rows], policy.processor)
     with torch.no_grad():
         trained = token_logprobs(policy.model, batch, policy.processor.vocabulary.banned, 0.8).numpy()
-    sampled = [(row.logprobs if row.logprobs is not None else np.full(len(row.ids), np.nan)) for row in rows]
+    sampled = [row.logprobs for row in rows if row.logprobs is not None]
+    assert len(sampled) == len(rows)
     return float(max(np.abs(trained[i, : len(one)] - one).max() for i, one in enumerate(sampled)))
 
 

@@ -10,7 +10,7 @@ import torch
 from tests.model.stock import stock_logits, stock_logprobs
 from vlagent.chat.base import ChatRequest, Message, Sampling, TextPart
 from vlagent.chat.tokens import TokenOutput, TokenParams
-from vlagent.errors import PermanentError, ServiceError
+from vlagent.errors import PermanentError, ServiceError, UserError
 from vlagent.model.engine import EngineOptions, InProcessEngine
 from vlagent.model.local_chat import LocalChat
 from vlagent.model.logprobs import ScoredRow, collate, token_logprobs
@@ -211,6 +211,17 @@ async def test_a_cancelled_request_frees_its_slot(policy: Any, parts: Any) -> No
         for task in (endless, never):
             with pytest.raises(asyncio.CancelledError):
                 await task
+
+
+async def test_an_attention_that_takes_no_mask_is_the_users_error(policy: Any, parts: Any) -> None:
+    config, prompt = policy.model.config, _prompt(policy, parts)
+    before = config._attn_implementation
+    try:
+        config._attn_implementation = "flash_attention_2"
+        with InProcessEngine(policy, OPTIONS) as engine, pytest.raises(UserError, match="needs sdpa or eager"):
+            await _ask(engine, prompt)
+    finally:
+        config._attn_implementation = before
 
 
 async def test_an_error_in_the_thread_reaches_every_caller_and_the_engine_goes_on(policy: Any, parts: Any) -> None:

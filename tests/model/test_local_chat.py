@@ -21,7 +21,7 @@ def _request(parts: Any, **more: Any) -> ChatRequest:
 async def test_a_reply_has_text_tokens_and_usage(policy: Any, parts: Any) -> None:
     chat = local_chat(policy, EngineOptions(threads=1))
     reply = await chat.complete(_request(parts))
-    chat.engine.close()
+    chat.close()
     assert chat.name == policy.name
     assert reply.tokens is not None
     assert reply.tokens.logprobs is not None
@@ -47,7 +47,7 @@ async def test_a_reply_that_takes_too_long_is_a_transient_error(policy: Any, par
     chat = local_chat(policy, EngineOptions(threads=1))
     with pytest.raises(TransientError, match=r"within 1e-06 s"):
         await chat.complete(_request(parts, timeout_s=1e-6))
-    chat.engine.close()
+    chat.close()
 
 
 async def test_a_picture_that_is_gone_is_a_service_error(policy: Any, tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ async def test_a_picture_that_is_gone_is_a_service_error(policy: Any, tmp_path: 
     chat = local_chat(policy, EngineOptions(threads=1))
     with pytest.raises(ServiceError, match="image"):
         await chat.complete(_request([gone]))
-    chat.engine.close()
+    chat.close()
 
 
 def test_the_special_tokens_for_neutralising_are_the_tokenizers(policy: Any) -> None:
@@ -66,7 +66,7 @@ async def test_a_saved_policy_chats_the_same(policy: Any, parts: Any, tmp_path: 
     policy.save(tmp_path / "saved")
     again, chat = open_local(tmp_path / "saved"), local_chat(policy)
     a, b = await chat.complete(_request(parts)), await again.complete(_request(parts))
-    chat.engine.close()
-    again.engine.close()
+    chat.close()
+    again.close()
     assert again.name == "saved"
     assert a.text == b.text

@@ -64,7 +64,7 @@ class Vocabulary:
         return tuple(sorted(names - set(self.eos)))
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=2048)
 def _encode(tokenizer: Any, text: str) -> tuple[int, ...]:
     return tuple(tokenizer.encode(text, add_special_tokens=False).ids)
 

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vlagent.errors import UserError
 from vlagent.model.kv import KvCache
 from vlagent.model.load import Pixels
 from vlagent.model.logprobs import stack_pixels
@@ -45,6 +46,11 @@ class Decoder:
         self, model: Any, fillers: tuple[int, int], slots: int, capacity: int, fixed_span: int | None = None
     ) -> None:
         """`fillers` are the ids of the image placeholder and of padding; `fixed_span` makes all attention that wide."""
+        attention = model.config._attn_implementation
+        if attention not in ("sdpa", "eager"):
+            raise UserError(
+                f"attention {attention!r}: in-process generation needs sdpa or eager (load_policy's option)"
+            )
         self.model = model.get_base_model() if hasattr(model, "get_base_model") else model
         self._text = self.model.model.language_model
         weight = self._text.embed_tokens.weight

@@ -46,6 +46,12 @@ class LocalChat:
             latency_s=time.perf_counter() - started,
         )
 
+    def close(self) -> None:
+        """Release the engine, if it is one that holds something."""
+        close = getattr(self.engine, "close", None)
+        if close is not None:
+            close()
+
     async def _generate(self, prompt: Rendered, request: ChatRequest) -> TokenOutput:
         sampling = request.sampling
         params = TokenParams(
