@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from tests.e2e.conftest import Cli
-from tests.fakes.brains import always, colour_code_brain, lines, plant_code
+from tests.fakes.brains import always, lines
 from tests.fakes.openai_server import FakeOpenAI, Fault
 from vlagent.files import read_records
 from vlagent.types import Sample, StopReason, Trajectory
@@ -105,7 +105,7 @@ def test_json_prints_one_object_of_exactly_this_shape(cli: Cli, server: FakeOpen
 def test_a_repair_is_listed(cli: Cli, photo: Path) -> None:
     with FakeOpenAI(lines(CROP.replace('"image_index": 0', '"image_index": "0"'), ANSWER)) as server:
         _, value = cli.ask_json(server, photo, "Which colour?")
-    assert len(value["turns"][0]["repairs"]) == 1
+    assert "image_index" in value["turns"][0]["repairs"]
 
 
 def test_a_wrong_call_is_the_models_fault_and_the_episode_goes_on(cli: Cli, photo: Path) -> None:
@@ -113,18 +113,6 @@ def test_a_wrong_call_is_the_models_fault_and_the_episode_goes_on(cli: Cli, phot
         code, value = cli.ask_json(server, photo, "Which colour?")
     assert code == 0
     assert value["turns"][0]["observation"]["fault"] == "model"
-
-
-@pytest.mark.parametrize("dialect", ["mars-released", "mars-paper", "openai-tools"])
-def test_every_dialect_works_over_the_wire(cli: Cli, tmp_path: Path, dialect: str) -> None:
-    path = tmp_path / "code.png"
-    noise = Image.effect_noise((512, 512), 60).convert("RGB")
-    plant_code(noise, "bash", at=(192, 96), cell=16).save(path)
-    with FakeOpenAI(colour_code_brain()) as server:
-        _, value = cli.ask_json(server, path, "What does the strip say?", "--dialect", dialect)
-    assert value["turns"][0]["call"]["name"] == "image_crop"
-    assert value["turns"][1]["think" if dialect != "openai-tools" else "call"] is not None
-    assert [seen.status for seen in server.seen if seen.path.endswith("completions")] == [200] * len(value["turns"])
 
 
 def test_a_dead_endpoint_is_one_line_and_exit_3(cli: Cli, photo: Path) -> None:

@@ -27,9 +27,14 @@ WIRES: dict[str, dict[str, str]] = {
 
 
 def plant_code(photo: Image.Image, word: str, at: tuple[int, int], cell: int) -> Image.Image:
-    """Draw a word as a strip of coloured cells: a column a letter, its two digits in base 6 above each other."""
+    """Draw a word as a strip of coloured cells: a column a letter, its two digits in base 6 above each other.
+
+    A white edge keeps it apart from what the photograph shows.
+    """
     photo = photo.convert("RGB")
     draw = ImageDraw.Draw(photo)
+    edge = (at[0] - 4, at[1] - 4, at[0] + len(word) * cell + 3, at[1] + ROWS * cell + 3)
+    draw.rectangle(edge, fill=(255, 255, 255))
     for column, letter in enumerate(word):
         for row, digit in enumerate(divmod(LETTERS.index(letter), len(COLOURS))):
             x, y = at[0] + column * cell, at[1] + row * cell
@@ -38,20 +43,26 @@ def plant_code(photo: Image.Image, word: str, at: tuple[int, int], cell: int) ->
 
 
 def locate_code(view: Image.Image) -> tuple[int, int, int, int] | None:
-    """Pixels (left, top, right, bottom) of the strip: the largest patch of pure colours."""
+    """Pixels (left, top, right, bottom) of the strip: the largest full rectangle of at least three pure colours."""
     pixels = np.asarray(view.convert("RGB")).astype(np.int16)
-    pure = (np.abs(pixels[:, :, None, :] - np.array(COLOURS)[None, None]).max(-1) < 90).any(-1).astype(np.uint8)
-    pure = cv2.morphologyEx(pure, cv2.MORPH_CLOSE, np.ones((5, 5), np.uint8))
-    count, _, stats, _ = cv2.connectedComponentsWithStats(pure)
-    if count < 2:
-        return None
-    left, top, width, height, _ = stats[1 + int(stats[1:, cv2.CC_STAT_AREA].argmax())]
-    return int(left), int(top), int(left + width), int(top + height)
+    near = np.abs(pixels[:, :, None, :] - np.array(COLOURS)[None, None]).max(-1) < 60
+    pure = cv2.morphologyEx(near.any(-1).astype(np.uint8), cv2.MORPH_CLOSE, np.ones((3, 3), np.uint8))
+    _, _, stats, _ = cv2.connectedComponentsWithStats(pure)
+    best, best_area = None, 0
+    for label, (left, top, width, height, area) in enumerate(stats.tolist()):
+        colours = (near[top : top + height, left : left + width].reshape(-1, len(COLOURS)).mean(0) > 0.02).sum()
+        if label and area > best_area and area > 0.9 * width * height and colours >= 3:
+            best, best_area = (left, top, left + width, top + height), area
+    return best
 
 
-def read_code(crop: Image.Image) -> str:
-    """The word of a strip that fills the crop; nonsense where it does not."""
-    columns = max(1, round(ROWS * crop.width / crop.height))
+def letters_in(box: tuple[int, int, int, int]) -> int:
+    """How many letters a strip of this shape holds; its cells are square."""
+    return max(1, round(ROWS * (box[2] - box[0]) / (box[3] - box[1])))
+
+
+def read_code(crop: Image.Image, columns: int) -> str:
+    """The word of a strip of so many letters that fills the crop; nonsense where it does not."""
     pixels = np.asarray(crop.convert("RGB")).astype(np.int64)
     word = ""
     for column in range(columns):
@@ -73,17 +84,17 @@ def colour_code_brain(skew: float = 0.0) -> Brain:
 
     def brain(messages: list[dict[str, Any]], images: list[Image.Image], body: dict[str, Any]) -> Any:
         found = observations(messages)
+        box = locate_code(images[0])
+        if box is None:
+            return say(body, "I see no code.", answer="no code")
         if not found:
-            box = locate_code(images[0])
-            if box is None:
-                return say(body, "I see no code.", answer="no code")
             return say(body, "There is a strip of colours; I enlarge it.", crop=_per_mille(box, images[0], skew))
         if len(found) == 1:
-            word = read_code(images[1]) if len(images) > 1 else "nothing"
+            word = read_code(images[1], letters_in(box)) if len(images) > 1 else "nothing"
             return say(body, f"The strip reads {word}.", text={"query": word})
         if len(found) == 2:
             return say(body, "Now which photograph is this?", image={})
-        word = read_code(images[1])
+        word = read_code(images[1], letters_in(box))
         answer = f"The photograph is {first_title(found[2])}. {sentence_with(found[1], word)}"
         return say(body, "I have the title and the passage.", answer=answer)
 
@@ -116,8 +127,8 @@ def text_of(message: dict[str, Any]) -> str:
 
 def first_title(observation: str) -> str:
     """The first title that an image search gave."""
-    found = re.search(r"(?:Title\s*1\s*:|^\s*1[.)]|^\s*\[1\])\s*(.+)", observation, re.MULTILINE)
-    return found[1].strip() if found else "unknown"
+    found = re.search(r"(?:Title\s*1\s*:|^\s*1[.)]|^\s*\[\d+\])\s*(.+)", observation, re.MULTILINE)
+    return found[1].split(" (")[0].strip() if found else "unknown"
 
 
 def sentence_with(observation: str, word: str) -> str:

@@ -175,11 +175,11 @@ def test_the_code_is_read_from_an_exact_crop_and_misread_when_the_box_is_off_by_
     photo = plant_code(noise_photo(), "systemd", at=(300, 80), cell=16)
     box = locate_code(photo)
     assert box == (300, 80, 300 + 7 * 16, 80 + 2 * 16)
-    assert read_code(photo.crop(box)) == "systemd"
+    assert read_code(photo.crop(box), 7) == "systemd"
     off = round(0.02 * 512)
     for dx, dy in ((off, 0), (-off, 0), (0, off), (0, -off)):
         moved = (box[0] + dx, box[1] + dy, box[2] + dx, box[3] + dy)
-        assert read_code(photo.crop(moved)) != "systemd"
+        assert read_code(photo.crop(moved), 7) != "systemd"
 
 
 def test_the_brain_says_what_the_pixels_say() -> None:

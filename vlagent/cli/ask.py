@@ -124,7 +124,7 @@ def _open_search(folder: Path | None) -> SearchServices:
         return SearchServices()
     from vlagent.search.open import open_search
 
-    return open_search(folder)
+    return open_search(folder, published=False)
 
 
 def _tool_names(args: argparse.Namespace, search: SearchServices) -> tuple[str, ...]:

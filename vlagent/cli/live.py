@@ -9,6 +9,7 @@ from rich.status import Status
 from rich.text import Text
 
 from vlagent.agent.events import Ended, Event, Observed, Started, Wrote
+from vlagent.agent.parse import FREE
 from vlagent.cli.terminal import clean
 from vlagent.types import Call, Fault, ImageRef, Observation, Turn
 
@@ -49,7 +50,7 @@ class LiveView:
             self._status.start()
 
     def _show_turn(self, number: int, turn: Turn) -> None:
-        notes = [*(f"repaired: {repair}" for repair in turn.repairs)]
+        notes = [f"repaired: {repair}" for repair in turn.repairs if repair not in FREE]
         if turn.finish_reason == "length":
             notes.append("cut at the token limit")
         self.console.print(Text(f"\nTurn {number}", style="bold"), Text("  " + ", ".join(notes), style="yellow"))

@@ -12,6 +12,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from vlagent.agent.parse import FREE
 from vlagent.files import write_atomic
 from vlagent.report.cards import RunContents, is_crop, read_run
 from vlagent.report.pictures import PictureStore
@@ -50,7 +51,7 @@ def render_page(contents: RunContents) -> str:
         undefined=StrictUndefined,
     )
     environment.globals.update(
-        picture_key=store.key, link_of=link_of, is_crop=is_crop, pretty=_pretty, outcomes=OUTCOMES
+        picture_key=store.key, link_of=link_of, is_crop=is_crop, pretty=_pretty, outcomes=OUTCOMES, free=FREE
     )
     template = environment.get_template("page.html")
     script = _asset("page.js")
