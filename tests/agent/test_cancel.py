@@ -76,15 +76,25 @@ async def test_a_stopped_pool_at_any_step_gives_every_episode_that_it_began(tmp_
         seen: list[Event] = []
         agent, question = busy_agent(tmp_path, seen.append)
         stop = asyncio.Event()
-        jobs = ((question.model_copy(update={"id": f"s{n}"}), 0) for n in range(6))
+        late: list[str] = []
+        jobs = watched_jobs(question, stop, late)
         stopper = asyncio.create_task(set_after(stop, steps))
         got = [t async for _, t in run_pool(agent, jobs, concurrency=3, stop=stop)]
         await stopper
         started = [event.sample_id for event in seen if isinstance(event, Started)]
         assert sorted(trajectory.sample_id for trajectory in got) == sorted(started)
+        assert late == []
         assert {t.stop for t in got} <= {StopReason.CANCELLED, StopReason.ANSWERED}
         partial |= any(t.stop is StopReason.CANCELLED and t.turns for t in got)
     assert partial
+
+
+def watched_jobs(question, stop: asyncio.Event, late: list[str]):
+    """Six jobs; those that are drawn after `stop` was set are noted."""
+    for n in range(6):
+        if stop.is_set():
+            late.append(f"s{n}")
+        yield question.model_copy(update={"id": f"s{n}"}), 0
 
 
 async def set_after(stop: asyncio.Event, steps: int) -> None:

@@ -82,7 +82,7 @@ async def test_invalid_actions_in_a_row_end_the_episode_and_a_valid_call_resets_
 async def test_a_call_that_its_tool_refuses_is_the_models_fault_and_counts():
     model = Policy(lines(call("text_search", query="forbidden")))
     trajectory = await run_agent(make_agent(model, Shelf(), max_invalid=2), sample())
-    assert trajectory.stop is StopReason.INVALID_ACTIONS
+    assert (trajectory.stop, len(trajectory.turns)) == (StopReason.INVALID_ACTIONS, 2)
     assert "not allowed" in trajectory.turns[0].observation.text
     assert not trajectory.degraded
 

@@ -59,6 +59,7 @@ async def test_rag_searches_the_first_picture_and_then_the_question_with_the_top
     assert shelf.runs == ["When was it founded? castore"]
     assert [source.title for source in trajectory.sources] == ["castore", "other", "castore"]
     assert trajectory.images == (first, second)
+    assert [seen.images for seen in trajectory.context] == [(), ()]
     assert "founded in 2015" in trajectory.prompt
 
 

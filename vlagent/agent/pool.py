@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from vlagent.agent.episode import Agent, Gates
@@ -24,7 +24,7 @@ async def run_pool(
     model_limit: int | None = None,
     tool_limits: Mapping[str, int] | None = None,
     stop: asyncio.Event | None = None,
-) -> AsyncIterator[tuple[Sample, Trajectory]]:
+) -> AsyncGenerator[tuple[Sample, Trajectory], None]:
     """Play every job and yield each trajectory as it ends, in the order of their ends.
 
     At most `concurrency` jobs are drawn and not yet yielded, so a slow consumer holds back the source of jobs.
@@ -34,8 +34,8 @@ async def run_pool(
     `Ended` event.
     """
     gated = replace(agent, gates=_gates(concurrency, model_limit, tool_limits or {}))
-    pool = _Pool(gated, iter(jobs), concurrency)
-    watcher = asyncio.create_task(_stop_when(stop, pool)) if stop is not None else None
+    pool = _Pool(gated, iter(jobs), concurrency, stop or asyncio.Event())
+    watcher = asyncio.create_task(pool.cancel_when_stopped()) if stop is not None else None
     try:
         pool.fill()
         while pool.running or not pool.finished.empty():
@@ -54,16 +54,17 @@ class _Pool:
     agent: Agent
     jobs: Iterator[Job]
     concurrency: int
+    stop: asyncio.Event
     running: set[asyncio.Task[tuple[Sample, Trajectory]]] = field(default_factory=set)
     finished: asyncio.Queue[asyncio.Task[tuple[Sample, Trajectory]]] = field(default_factory=asyncio.Queue)
-    stopped: bool = False
+    drained: bool = False
 
     def fill(self) -> None:
         """Start jobs up to the bound."""
-        while not self.stopped and len(self.running) + self.finished.qsize() < self.concurrency:
+        while not (self.drained or self.stop.is_set()) and len(self.running) + self.finished.qsize() < self.concurrency:
             job = next(self.jobs, None)
             if job is None:
-                self.stopped = True
+                self.drained = True
                 return
             task = asyncio.create_task(_play(self.agent, *job))
             self.running.add(task)
@@ -73,16 +74,18 @@ class _Pool:
         self.running.discard(task)
         self.finished.put_nowait(task)
 
-    def stop(self) -> None:
-        """Draw no more jobs and cancel what runs."""
-        self.stopped = True
+    async def cancel_when_stopped(self) -> None:
+        await self.stop.wait()
+        self._cancel()
+
+    def _cancel(self) -> None:
         for task in self.running:
             task.cancel()
 
     async def close(self) -> None:
         """Leave no task behind; a bug that comes up only now is reported, since nobody awaits it."""
         left = list(self.running)
-        self.stop()
+        self._cancel()
         for outcome in await asyncio.gather(*left, return_exceptions=True):
             if isinstance(outcome, Exception):
                 context = {"message": "an episode failed while its pool was closed", "exception": outcome}
@@ -105,11 +108,6 @@ async def _play(agent: Agent, sample: Sample, rollout: int) -> tuple[Sample, Tra
         if not ended:
             raise
         return sample, ended[0]
-
-
-async def _stop_when(stop: asyncio.Event, pool: _Pool) -> None:
-    await stop.wait()
-    pool.stop()
 
 
 def _gates(concurrency: int, model_limit: int | None, tool_limits: Mapping[str, int]) -> Gates:

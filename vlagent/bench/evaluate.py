@@ -106,7 +106,7 @@ class _Course:
             tool_limits=self.config.tool_limits,
             stop=self.watcher.stop,
         )
-        async with asyncio.TaskGroup() as group, aclosing(pool) as ended:  # type: ignore[type-var]
+        async with asyncio.TaskGroup() as group, aclosing(pool) as ended:
             async for sample, trajectory in ended:
                 write_trajectory(self.book.run, trajectory)
                 await self._start_scoring(group, sample, trajectory)
