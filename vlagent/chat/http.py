@@ -213,7 +213,7 @@ def _endpoint(model: str, options: HttpOptions) -> httpx.URL:
         url = httpx.URL(options.base_url)
     except httpx.InvalidURL as error:
         raise UserError(f"base URL {options.base_url!r}: {error}") from None
-    if url.scheme not in ("http", "https") or not url.host:
+    if url.scheme not in ("http", "https") or not url.host or "%" in url.host:
         raise UserError(f"base URL {options.base_url!r}: write it as http://HOST:PORT/v1 or https://HOST/v1")
     if url.userinfo:
         raise UserError(f"base URL at {url.host}: no user name or password in it; the key comes from VLAGENT_API_KEY")

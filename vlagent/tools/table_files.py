@@ -23,14 +23,21 @@ def read_csv(path: Path, page: int | None = None) -> list[Rows]:  # noqa: ARG001
     """The one table of a CSV or TSV file; the delimiter is found from the text."""
     text = _text(path)
     try:
-        dialect: Any = csv.Sniffer().sniff(text[:20_000], delimiters=",;\t|")
-    except csv.Error:
-        dialect = csv.excel_tab if path.suffix.lower() == ".tsv" else csv.excel
-    try:
-        rows = [row for row in csv.reader(io.StringIO(text, newline=""), dialect) if any(row)]
+        rows = _csv_rows(text, max(",;\t|", key=lambda delimiter: _fit(text[:20_000], delimiter)))
     except csv.Error as error:
         raise ServiceError("table", f"{path.name} cannot be read ({error})") from error
     return [_even(rows)] if rows else []
+
+
+def _csv_rows(text: str, delimiter: str) -> Rows:
+    return [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if any(row)]
+
+
+def _fit(text: str, delimiter: str) -> tuple[int, int]:
+    """How many rows have the header's width, and that width, if this is the delimiter."""
+    rows = _csv_rows(text, delimiter)[:50]
+    width = len(rows[0]) if rows else 0
+    return (sum(len(row) == width for row in rows), width) if width > 1 else (0, 0)
 
 
 def read_html(path: Path, page: int | None = None) -> list[Rows]:  # noqa: ARG001

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
 from pydantic import Field
@@ -78,9 +79,9 @@ def _layout(hits: tuple[Hit, ...], summary: Summary, first: int) -> str:
 
 
 def shown(source: Source) -> str:
-    """A source in one line: title, then file and page or address."""
+    """A source in one line: title, then file and page or address. The folder of a file is nobody's business."""
     title = " ".join(source.title.split())
-    place = source.url or source.file
+    place = source.url or (Path(source.file).name if source.file else None)
     if place and source.page:
         place = f"{place}, page {source.page}"
     return f"{title} ({place})" if place and place != title else title
