@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.agent.parts import Cut, Policy, Shelf, Twins, answer, lines, make_agent, picture, sample
+from tests.malformed import kinds_of, make
 from vlagent.agent.loop import run_agent
 from vlagent.chat.base import ChatReply, NativeCall
 from vlagent.render.dialects import DIALECTS
+from vlagent.tools.registry import make_tools
 from vlagent.types import Call, Fault, StopReason, Turn
 
 CASES_FILE = Path(__file__).parents[1] / "cases" / "model_outputs.jsonl"
@@ -45,6 +48,28 @@ async def test_every_known_malformed_turn_leads_to_its_outcome(case, photo):
         return
     assert trajectory.answer == "end"
     assert (first.call is None) == (first.observation.fault is Fault.MODEL) == (case["outcome"] == "error")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_every_kind_of_malformed_turn_ends_with_a_name_in_every_dialect(dialect, photo):
+    form = DIALECTS[dialect]
+    end = form.assistant(Turn(text="", think="so", answer="end")).text
+    for kind in kinds_of(form):
+        for number in range(3):
+            turn = make(kind, form, Random(f"{kind} {number}"))
+            model = Policy(lines(ChatReply(turn.text, turn.finish_reason, turn.native_calls), end))
+            agent = make_agent(model, Shelf(), Twins(photo), *make_tools(["image_crop"]).values(), dialect=dialect)
+            trajectory = await run_agent(agent, sample(images=(photo,)))
+            first = trajectory.turns[0]
+            found = {"answer": first.answer, "error": first.error, "call": first.call}
+            assert [name for name, value in found.items() if value is not None] == [turn.outcome], (kind, turn)
+            if turn.finish_reason == "content_filter":
+                assert trajectory.stop is StopReason.MODEL_FAILURE
+                continue
+            assert trajectory.stop is StopReason.ANSWERED
+            assert (trajectory.answer == "end") == (turn.outcome != "answer" or first.answer == "end")
+            if turn.outcome == "error":
+                assert first.observation.fault is Fault.MODEL
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,14 @@ from vlagent.agent.config import AgentConfig
 from vlagent.agent.events import Ended, Event, Started, Watch
 from vlagent.agent.hooks import CallHook
 from vlagent.agent.ledger import Ledger
-from vlagent.agent.parse import scrub, spec_of
+from vlagent.agent.parse import scrub
 from vlagent.chat.base import ChatModel, ChatReply, ImagePart, Message, TextPart
 from vlagent.errors import UserError
 from vlagent.render.dialects import Dialect, ImageKind, get_dialect, new_kind
+from vlagent.render.prompts import ToolSpec
 from vlagent.render.sizing import fit
 from vlagent.search.base import SearchServices
-from vlagent.tools.base import RetryPolicy, Tool, ToolContext
+from vlagent.tools.base import Arguments, RetryPolicy, Tool, ToolContext
 from vlagent.types import (
     Fault,
     ImageRef,
@@ -164,7 +166,7 @@ class Episode:
 
     def ask(self, retrieved: str = "") -> None:
         """Write the system prompt and the question; retrieved text that does not fit is replaced by one line."""
-        specs = [spec_of(tool) for tool in self.tools.values()]
+        specs = [ToolSpec(tool.name, tool.description, _schema(tool.arguments)) for tool in self.tools.values()]
         # A manifest's prompt tells of tools, so it is only right where there are some.
         manifest = self.sample.system_prompt if self.tools else None
         self.system_prompt = self.dialect.system_prompt(specs, self.config.prompts, self.max_turns, manifest)
@@ -283,6 +285,12 @@ class Episode:
             model_s=sum(turn.latency_s for turn in self.turns),
             tools_s=sum(seen.latency_s for seen in self._observations()),
         )
+
+
+@cache
+def _schema(arguments: type[Arguments]) -> dict[str, Any]:
+    """Made once a class: it would be a third of the cost of an episode."""
+    return arguments.model_json_schema()
 
 
 def _without_content(observation: Observation) -> Observation:
