@@ -13,7 +13,9 @@ from vlagent.errors import UserError
 from vlagent.files import read_json
 from vlagent.types import Record
 
-FREE = frozenset({"base_url", "judge_base_url", "concurrency", "model_limit", "tool_limits", "max_failed_share"})
+FREE = frozenset(
+    {"base_url", "judge_base_url", "attempts", "concurrency", "model_limit", "tool_limits", "max_failed_share"}
+)
 """May change between an evaluation and its resumption: where things are and how fast, not what is measured."""
 
 
@@ -26,6 +28,8 @@ class EvalConfig(Record):
     data: str | None = None
     model: str | None = None
     base_url: str | None = None
+    attempts: int = Field(default=5, ge=1)
+    """Tries of one call of the model or the judge."""
     agent: AgentConfig = AgentConfig()
     search: str | None = None
     k: int = Field(default=1, ge=1)

@@ -39,7 +39,7 @@ from vlagent.types import EvalRow, Sample
 HELP = "run a suite or a manifest and score it"
 AGENT_KEYS = ("workflow", "dialect", "max_turns", "time_limit_s", "top_k", "seed", "crop_source")
 OWN_KEYS = (
-    *("target", "data", "model", "base_url", "search", "k", "limit", "judge_model", "judge_base_url"),
+    *("target", "data", "model", "base_url", "search", "k", "limit", "judge_model", "judge_base_url", "attempts"),
     *("concurrency", "model_limit", "max_failed_share"),
 )
 EXIT = {"complete": 0, "failures": 3, "stopped": 130}
@@ -65,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", help="name that the endpoint knows the model by, or toy:oracle|random|direct")
     parser.add_argument("--base-url", help="OpenAI-compatible endpoint, such as http://127.0.0.1:8000/v1")
+    parser.add_argument("--attempts", type=int, metavar="N", help="tries of one call (default: 5)")
     parser.add_argument("--judge-model", help="judge of open answers (default: rules alone)")
     parser.add_argument("--judge-base-url", help="its endpoint (LLM_JUDGE_URL; default: that of --base-url)")
     parser.add_argument("--judge-text-only", action="store_true", default=None, help="show the judge no pictures")
@@ -114,7 +115,8 @@ def run(args: argparse.Namespace) -> int:
 def prepare(args: argparse.Namespace) -> Prepared:
     """Check everything that the user gave before anything is asked of a model."""
     samples, search, config, folder = _resumed(args) if args.resume else _fresh(args)
-    model = open_model(config.model, config.base_url, samples=samples, dialect=config.agent.dialect)
+    dialect = config.agent.dialect
+    model = open_model(config.model, config.base_url, samples=samples, dialect=dialect, attempts=config.attempts)
     config = config.model_copy(update={"model": config.model or model.name})
     if (folder / "config.json").exists():
         check_same(read_config(folder), config, folder)
@@ -238,7 +240,7 @@ def _needed_tools(config: AgentConfig, search: SearchServices) -> tuple[str, ...
 def _open_judge(config: EvalConfig, folder: Path) -> Judge | None:
     if config.judge_model is None:
         return None
-    model = open_model(config.judge_model, config.judge_base_url)
+    model = open_model(config.judge_model, config.judge_base_url, attempts=config.attempts)
     return Judge(model, with_images=config.judge_with_images, cache=folder / "judge.jsonl")
 
 
