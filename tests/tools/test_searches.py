@@ -21,7 +21,7 @@ SHELF = Shelf(*((f"Tower {n}", f"brick tower number {n}") for n in range(1, 8)))
 async def test_results_are_numbered_summarised_and_summed_up() -> None:
     at = context(search=SearchServices(text=SHELF, summariser=FirstWords()))
     output = await TextSearch().run(TextSearchArguments(query="tower"), at)
-    assert output.text.startswith("[1] Tower 1 (/shelf/Tower 1.txt)\nbrick\n\n[2] Tower 2")
+    assert output.text.startswith("[1] Tower 1 (Tower 1.txt)\nbrick\n\n[2] Tower 2")
     assert output.text.endswith("Summary: tower: brick brick brick brick brick")
     assert [source.title for source in output.sources] == [f"Tower {n}" for n in range(1, 6)]
     assert len(output.hits) == 5
