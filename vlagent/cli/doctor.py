@@ -176,7 +176,7 @@ def _index(folder: Path) -> Finding:
     def attempt() -> str:
         from vlagent.search.open import open_search
 
-        services = open_search(folder)
+        services = open_search(folder, published=False)
         kinds = {"text": services.text, "pictures": services.images}
         return f"{folder} has {' and '.join(name for name, service in kinds.items() if service)}"
 

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vlagent.bench.runs import STOPPED
 from vlagent.errors import UserError
 from vlagent.files import read_json, read_records
-from vlagent.types import EvalRow, ImageRef, Outcome, Sample, StopReason, Trajectory, Turn
-
-FAILED = {StopReason.TIME_LIMIT, StopReason.BUDGET_LIMIT, StopReason.TOOL_FAILURE, StopReason.MODEL_FAILURE}
-STOPPED = {StopReason.STOPPED_BY_USER, StopReason.CANCELLED}
+from vlagent.rewards.rubric import FAILURES
+from vlagent.types import EvalRow, ImageRef, Outcome, Sample, Trajectory, Turn
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class Card:
         """What it counts as; an episode that nobody scored is unscored unless it failed or was stopped."""
         if self.row:
             return str(self.row.outcome)
-        if self.trajectory.stop in FAILED:
+        if self.trajectory.stop in FAILURES:
             return str(Outcome.FAILED)
         return str(Outcome.NOT_COUNTED if self.trajectory.stop in STOPPED else Outcome.UNSCORED)
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from vlagent.errors import ServiceError, UserError
-from vlagent.images import encode, load
+from vlagent.images import load
 from vlagent.types import ImageRef
+
+QUALITY = 80
+"""Of a thumbnail; the crops of an `ask` run lie in its images/ without loss."""
 
 
 @dataclass
@@ -40,9 +44,12 @@ class PictureStore:
         scale = min(1.0, side / max(picture.width, picture.height))
         size = (max(1, round(picture.width * scale)), max(1, round(picture.height * scale)))
         try:
-            return encode(load(self._found(picture), size), "JPEG")
+            image = load(self._found(picture), size)
         except (ServiceError, UserError):
             return None
+        buffer = io.BytesIO()
+        image.save(buffer, "JPEG", quality=QUALITY, optimize=True)
+        return buffer.getvalue()
 
     def _found(self, picture: ImageRef) -> ImageRef:
         """A relative path is one of the run folder if it is none of the working directory."""
