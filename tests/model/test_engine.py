@@ -117,6 +117,18 @@ async def test_a_prompt_is_computed_once_for_its_group(policy: Any, parts: Any) 
         assert engine.stats.reused == 5 * (len(prompt.ids) - 1)
 
 
+async def test_a_system_prompt_that_different_questions_share_is_computed_once(policy: Any, parts: Any) -> None:
+    system = Message("system", (TextPart("Look closely at each picture before you say a word."),))
+    prompts = [
+        policy.processor.renderer.render([system, Message("user", (TextPart(question),))])
+        for question in ("What?", "At which place?", "In which year?", "By whom?")
+    ]
+    with InProcessEngine(policy, OPTIONS) as engine:
+        await asyncio.gather(*(_ask(engine, prompt, max_tokens=2) for prompt in prompts))
+        shared = len(policy.processor.renderer.render([system], reply=False).ids) + 2
+        assert engine.stats.reused == 3 * shared
+
+
 async def test_the_next_turn_computes_only_what_is_new(policy: Any, parts: Any) -> None:
     with InProcessEngine(policy, OPTIONS) as engine:
         chat = LocalChat("tiny", policy.processor.renderer, engine)

@@ -37,6 +37,10 @@ def test_the_text_ends_before_the_turn_end_and_before_the_first_stop_string(poli
     assert reply_text(ids, vocabulary, ("more", "</answer>")) == "<answer>7"
 
 
+def test_tokens_are_counted_by_the_tokenizer(policy: Any) -> None:
+    assert local_chat(policy).count_tokens("<answer>ab</answer>") == 4
+
+
 async def test_native_tools_are_refused_with_the_fix(policy: Any, parts: Any) -> None:
     chat = local_chat(policy)
     with pytest.raises(UserError, match="text dialect"):

@@ -28,7 +28,7 @@ from vlagent.model.decoder import Decoder, Extension
 from vlagent.model.load import Pixels, Policy
 from vlagent.model.requests import Request, StopWatch
 from vlagent.model.sampling import draw
-from vlagent.model.slots import Slots
+from vlagent.model.slots import Slots, common_start
 from vlagent.types import Ids, Record
 
 
@@ -65,6 +65,8 @@ class EngineStats:
     """Decoding steps, each one new token for every running conversation."""
 
 
+WORTH_WAITING = 32
+"""Shared tokens for which a prompt waits until another one is computed."""
 FIXED_STEP = 64
 """Prompts are padded to multiples of this when shapes are fixed."""
 
@@ -221,22 +223,31 @@ class InProcessEngine:
             self._step(decoder, slots)
 
     def _admit(self, decoder: Decoder, slots: Slots) -> None:
-        """Compute the prompts of one round; a prompt that equals one of this round copies it in the next."""
+        """Compute the prompts of one round; one that shares much with another of this round waits for the next."""
         reuse = not self.options.deterministic_batches
         room = self.options.max_batch - len(self._active)
         seen: set[bytes] = set()
-        chosen: list[Request] = []
+        chosen: list[tuple[int, Request]] = []
         later: list[Request] = []
         for request in self._waiting:
-            twin = reuse and request.keys.tobytes() in seen
-            (later if twin or len(chosen) == room else chosen).append(request)
-            seen.add(request.keys.tobytes())
+            name = request.keys.tobytes() if reuse else b""
+            cached = int(slots.shared(request.keys[:-1]).max()) if reuse else 0
+            shared = common_start(chosen[0][1].keys, request.keys) if reuse and chosen else 0
+            if len(chosen) == room or (reuse and name in seen) or shared - cached >= WORTH_WAITING:
+                later.append(request)
+                continue
+            chosen.append((len(request.ids) - cached, request))
+            seen.add(name)
         self._waiting = later
         if reuse:
-            chosen.sort(key=lambda request: len(request.ids) - int(slots.shared(request.keys[:-1]).max()))
+            chosen.sort(key=lambda item: item[0])
+        self._place(decoder, slots, [request for _, request in chosen])
+
+    def _place(self, decoder: Decoder, slots: Slots, requests: Sequence[Request]) -> None:
+        reuse = not self.options.deterministic_batches
         first = len(self._active)
         rows: list[Extension] = []
-        for request in chosen:
+        for request in requests:
             start = slots.place(request.keys, len(self._active), reuse=reuse)
             self._active.append(request)
             rows.append(request.extension(start))

@@ -31,6 +31,10 @@ class LocalChat:
         """The tokenizer's special tokens, for neutralising outside text."""
         return self.renderer.vocabulary.special_tokens
 
+    def count_tokens(self, text: str) -> int:
+        """Tokens of a text, for budgets."""
+        return len(self.renderer.vocabulary.encode(text))
+
     async def complete(self, request: ChatRequest) -> ChatReply:
         """One reply. Raises `UserError` for native tools, which this wire form has not."""
         if request.tools:

@@ -18,6 +18,13 @@ MIN_SHARED = 8
 """Shorter common starts are cheaper to compute than to copy."""
 
 
+def common_start(a: Keys, b: Keys) -> int:
+    """Tokens that two prompts have in common from their start."""
+    width = min(len(a), len(b))
+    same = a[:width] == b[:width]
+    return width if same.all() else int(same.argmin())
+
+
 class Slots:
     """Bookkeeping over a `KvCache`; moves keys and values along."""
 
