@@ -142,7 +142,7 @@ def _fresh(args: argparse.Namespace) -> tuple[list[Sample], SearchServices, Eval
     search = _open_search(args.search, samples, given.get("top_k", 5))
     if "tools" not in given:
         given["tools"] = _available_tools(search)
-    own = _own_values(args) | {"k": args.k or rollouts_of(args.target), "agent": given}
+    own = _own_values(args) | {"k": rollouts_of(args.target) if args.k is None else args.k, "agent": given}
     config = _checked(own)
     folder = args.run or Path("runs") / f"eval-{Path(args.target).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
     return samples, search, config, folder
