@@ -70,6 +70,20 @@ async def test_sampler_trainer_and_stock_model_agree_over_turns_with_many_pictur
         assert np.abs(np.where(row.own, stock, 0.0) - row.logprobs).max() < 1e-4
 
 
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+async def test_each_attention_that_is_accepted_gives_the_same_logprobs(policy: Any, parts: Any, attention: str) -> None:
+    prompt = _prompt(policy, parts)
+    policy.model.set_attn_implementation(attention)
+    try:
+        with InProcessEngine(policy, OPTIONS) as engine:
+            output = await _ask(engine, prompt, temperature=1.0, max_tokens=8, key=(4,))
+    finally:
+        policy.model.set_attn_implementation("sdpa")
+    ids = np.concatenate((prompt.ids, output.ids))
+    stock = stock_logprobs(policy, ids, prompt.images, 1.0)[len(prompt.ids) :]
+    assert np.abs(stock - output.logprobs).max() < 1e-4
+
+
 async def test_greedy_ids_are_the_argmax_of_the_stock_model(policy: Any, parts: Any) -> None:
     prompt = _prompt(policy, parts)
     with InProcessEngine(policy, OPTIONS) as engine:

@@ -54,7 +54,8 @@ class Decoder:
         self.model = model.get_base_model() if hasattr(model, "get_base_model") else model
         self._text = self.model.model.language_model
         weight = self._text.embed_tokens.weight
-        self.device = weight.device
+        self.device, self._dtype = weight.device, weight.dtype
+        self._additive = attention == "eager"
         self.cache = KvCache(self.model.config.get_text_config(), slots, capacity, weight.device, weight.dtype)
         (self._image_pad, self._pad), self._fixed_span = fillers, fixed_span
         known = inspect.signature(self._text.forward).parameters
@@ -95,7 +96,12 @@ class Decoder:
 
     def _aim(self, first: int, starts: Tensor, width: int, need: int) -> Tensor:
         span = self._fixed_span or min(self.cache.capacity, -(-need // SPAN_STEP) * SPAN_STEP)
-        return self.cache.aim(first, starts, width, span)
+        seen = self.cache.aim(first, starts, width, span)
+        if not self._additive:
+            return seen
+        return torch.zeros(seen.shape, device=self.device, dtype=self._dtype).masked_fill(
+            ~seen, torch.finfo(self._dtype).min
+        )
 
     def _forward(
         self,
