@@ -22,7 +22,7 @@ STRANGERS = 16
 
 
 def titles(places: Sequence[str], seed: int) -> list[str]:
-    """The titles of a split's pictures: its places, near-duplicate titles, and places of no split."""
+    """The titles of a split's pictures: the places that its scenes show, near-duplicate titles, places of no split."""
     near = [near_places(place)[i % 4] for i, place in enumerate(places) if i % 3 == 0]
     return [*places, *near, *places_of("", seed)[:STRANGERS]]
 

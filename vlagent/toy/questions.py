@@ -51,7 +51,7 @@ class Question:
     sign_box: Box | None = None
     """Pixels of the scene."""
     steps: tuple[Call, ...] = ()
-    """The fewest calls, in canonical form, that find the answer."""
+    """The fewest calls, in canonical form, that surely find the answer."""
 
     @property
     def difficulty(self) -> Literal["easy", "hard"]:

@@ -70,12 +70,17 @@ def plan_scene(rng: random.Random, level: int, cast: Cast) -> ScenePlan:
     shapes = backdrop(rng, level, horizon)
     gain, lift = rng.uniform(0.85, 1.1), rng.uniform(-8, 12)
     shapes += moved(landmark(place, cast.seed), standing(rng, horizon), gain, lift)
+    signs = plan_signs(rng, rules, cast)
+    shapes += [_post(sign.box, horizon) for sign in signs]
+    return ScenePlan(level, place, shapes, signs)
+
+
+def plan_signs(rng: random.Random, rules: Level, cast: Cast) -> tuple[SignPlan, ...]:
+    """Choose the signs of a scene alone: where they are, their colours and their names."""
     boxes = _sign_boxes(rng, rules)
     colours = rng.sample(list(COLOURS), rules.signs)
     names = _names(rng, rules, cast)
-    signs = [plan_sign(rng, rules, *parts) for parts in zip(boxes, colours, names, strict=True)]
-    shapes += [_post(box, horizon) for box in boxes]
-    return ScenePlan(level, place, shapes, tuple(signs))
+    return tuple(plan_sign(rng, rules, *parts) for parts in zip(boxes, colours, names, strict=True))
 
 
 def paint_scene(plan: ScenePlan, canvas: int) -> Scene:

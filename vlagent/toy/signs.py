@@ -60,15 +60,21 @@ def plan_sign(rng: random.Random, level: Level, box: FloatBox, colour: str, name
 
 def draw_sign(plan: SignPlan, scale: float) -> tuple[Image.Image, Sign]:
     """The panel's picture, and where everything on it is on the canvas."""
+    sign = place_sign(plan, scale)
+    x1, y1, x2, y2 = sign.box
+    return draw_panel(plan, (x2 - x1, y2 - y1), scale), sign
+
+
+def place_sign(plan: SignPlan, scale: float) -> Sign:
+    """Where everything on a sign is on the canvas, without drawing it."""
     x1, y1, x2, y2 = (round(value * scale) for value in plan.box)
-    panel = draw_panel(plan, (x2 - x1, y2 - y1), scale)
     size = plan.letter_size * scale
     width, centre_x, centre_y = font(size).getlength(plan.name), (x1 + x2) / 2, (y1 + y2) / 2
     edges = [centre_x - width / 2 + font(size).getlength(plan.name[:i]) for i in range(len(plan.name) + 1)]
     top, bottom = centre_y - size * 0.36, centre_y + size * 0.36
     letters = tuple((c, (edges[i], top, edges[i + 1], bottom)) for i, c in enumerate(plan.name))
     text_box = (int(edges[0]), int(top), int(edges[-1]) + 1, int(bottom) + 1)
-    return panel, Sign(plan.colour, plan.name, (x1, y1, x2, y2), text_box, letters, plan.letter_size)
+    return Sign(plan.colour, plan.name, (x1, y1, x2, y2), text_box, letters, plan.letter_size)
 
 
 def draw_panel(plan: SignPlan, size: tuple[int, int], scale: float, *, blotched: bool = True) -> Image.Image:

@@ -73,7 +73,10 @@ def scene_of(split: Split, slot: Slot) -> Scene:
 
 
 def row_of(split: Split, slot: Slot, scene: Scene) -> dict[str, Any]:
-    """One line of rows.jsonl. Boxes are pixels of the scene; `steps` are the fewest calls that find the answer."""
+    """One line of rows.jsonl. Boxes are pixels of the scene; `steps` are the fewest calls that surely find the answer.
+
+    (One text search for two facts at once finds both of them only now and then.)
+    """
     question = ask(slot.kind, split.facts, scene, slot.subject, slot.relation)
     return {
         "id": f"toy-{split.name}-{slot.stem}",

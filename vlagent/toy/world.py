@@ -71,13 +71,18 @@ class Card(Record):
     splits: dict[str, SplitCard]
 
 
-def make_world(folder: Path, config: WorldConfig, progress: Progress | None = None) -> Card:
-    """Write a world, or the rest of one that was begun. Raises `UserError` where the folder holds another."""
+def make_world(folder: Path, config: WorldConfig, progress: Progress | None = None, *, index: bool = True) -> Card:
+    """Write a world, or the rest of one that was begun; without `index`, all but the search indexes.
+
+    Raises `UserError` where the folder holds another.
+    """
     _check(config)
     _claim(folder, config)
     told = progress or (lambda *_: None)
     cards = {name: _write_split(folder / name, name, config, told) for name in SPLITS if config.per_kind.get(name)}
     _refuse_shared_scenes(folder, list(cards))
+    for name in cards if index else ():
+        _index(folder / name, told)
     card = Card(config=config, splits=cards)
     write_json(folder / "manifest.json", manifest(config, {name: each.rows for name, each in cards.items()}))
     write_json(folder / "card.json", card)
@@ -145,8 +150,8 @@ def _write_split(folder: Path, name: str, config: WorldConfig, progress: Progres
     rows = _write_rows(folder, split, config.per_kind[name], progress)
     passages = corpus(split.facts, split.seed, name)
     _write_lines(folder / "corpus.jsonl", passages)
-    pictures = _write_pictures(folder / "pictures", split, progress)
-    _index(folder, progress)
+    shown = {slot.place for slot in slots(split, config.per_kind[name])}
+    pictures = _write_pictures(folder / "pictures", split, shown, progress)
     return SplitCard(rows=len(rows), passages=len(passages), pictures=pictures, guess_levels=guess_levels(rows))
 
 
@@ -166,8 +171,8 @@ def _write_rows(folder: Path, split: Split, per_kind: int, progress: Progress) -
     return rows
 
 
-def _write_pictures(folder: Path, split: Split, progress: Progress) -> int:
-    names = titles(split.places, split.seed)
+def _write_pictures(folder: Path, split: Split, shown: set[str], progress: Progress) -> int:
+    names = titles([place for place in split.places if place in shown], split.seed)
     for done, title in enumerate(names, 1):
         path = folder / f"{title}.png"
         if not path.exists():
