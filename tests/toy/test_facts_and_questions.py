@@ -8,7 +8,7 @@ import pytest
 from vlagent.toy.corpus import DISTRACTORS, corpus
 from vlagent.toy.episodes import FactSearch, Recipe, draw_episode
 from vlagent.toy.facts import RELATIONS, draw_facts, search_words, sentence, value_in
-from vlagent.toy.lexicon import BRANDS, KINDS, LEVELS, OPEN_BRANDS, Kind, places_of
+from vlagent.toy.lexicon import BRANDS, KINDS, OPEN_BRANDS, Kind, places_of
 from vlagent.toy.pictures import draw_picture, titles
 from vlagent.toy.questions import combine
 from vlagent.toy.splits import make_split, row_of, scene_of, slots
@@ -111,16 +111,15 @@ def test_distractors_come_close_to_places_and_brands() -> None:
     )
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("name", ["test", "test_open"])
+@pytest.mark.parametrize(("name", "level"), [("test", 2), ("test_open", 2), ("test", 3)])
 def test_no_answer_of_a_kind_is_given_by_a_tenth_of_its_rows(level: int, name: str) -> None:
     split = make_split(name, 5, level, 320)
     answers: dict[str, Counter[str]] = {}
-    for slot in slots(split, 40):
+    for slot in slots(split, 24):
         row = row_of(split, slot, scene_of(split, slot))
         answers.setdefault(row["kind"], Counter())[row["reward_model"]["ground_truth"]] += 1
-    assert {kind: counter.total() for kind, counter in answers.items()} == dict.fromkeys(KINDS, 40)
-    assert all(max(counter.values()) / 40 < 0.1 for counter in answers.values())
+    assert {kind: counter.total() for kind, counter in answers.items()} == dict.fromkeys(KINDS, 24)
+    assert all(max(counter.values()) / 24 < 0.1 for counter in answers.values())
 
 
 def test_level_three_asks_for_cities_and_owners_too() -> None:
