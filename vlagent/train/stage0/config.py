@@ -1,0 +1,102 @@
+"""Every choice of stage 0 (no torch here)."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from vlagent.types import Record
+
+
+class PictureStage(Record):
+    """The scenes that are drawn beforehand."""
+
+    scenes: int = 3000
+    held_scenes: int = 200
+    crops_a_sign: int = 2
+    """The best window and others near it."""
+    spare_names: float = 0.4
+    """Share of signs whose name is not in the lexicon (never one of `test_open`)."""
+    thumbnails: int = 48
+
+
+class VisionStage(Record):
+    """Training of the tower alone."""
+
+    steps: int = 1000
+    crops: int = 28
+    """A step."""
+    overviews: int = 10
+    others: int = 2
+    """Pictures without any sign, a step."""
+    lr: float = 2e-3
+    muon_lr: float = 0.02
+
+
+class Mix(Record):
+    """How often each kind of row is drawn; weights."""
+
+    read: float = 0.2
+    fact: float = 0.15
+    place: float = 0.15
+    brand: float = 0.2
+    both: float = 0.15
+    locate: float = 0.15
+    """Only the first turn of a row that crops."""
+
+
+class Phase(Record):
+    """A part of the decoder's training."""
+
+    steps: int
+    rows: int = 24
+    drills: int = 32
+    """Short rows of subtraction, a step."""
+    noise: float = 0.2
+    """Standard deviation of the codes' noise."""
+    mix: Mix = Mix()
+
+
+class DecoderStage(Record):
+    """Training of the decoder on codes in place of pictures."""
+
+    phases: tuple[Phase, ...] = (Phase(steps=400, rows=40, noise=0.1, mix=Mix(locate=5.0)), Phase(steps=900))
+    lr: float = 2e-3
+    muon_lr: float = 0.02
+    coordinate_weight: float = 3.0
+    """Of coordinate tokens in the loss; every other token counts 1."""
+
+
+class JoinStage(Record):
+    """Both together, on pixels."""
+
+    steps: int = 500
+    rows: int = 16
+    crops: int = 12
+    """Further crops for the tower alone, a step."""
+    drills: int = 8
+    lr: float = 1e-3
+    muon_lr: float = 0.01
+    lm_weight: float = 2.0
+    code_weight: float = 0.3
+    mix: Mix = Mix(read=0.2, fact=0.12, place=0.13, brand=0.25, both=0.3, locate=0.0)
+    base_step: int = 60
+    """Weights after this many steps are the base checkpoint; those after the last are the trained one."""
+    processes: int = 2
+    """Each takes its share of every step; gradients are averaged."""
+
+
+class Stage0Config(Record):
+    """A whole run of stage 0."""
+
+    seed: int = 0
+    level: int = 2
+    top_k: int = Field(default=1, ge=1, le=5)
+    """Search results that the model learns to read."""
+    pictures: PictureStage = PictureStage()
+    vision: VisionStage = VisionStage()
+    decoder: DecoderStage = DecoderStage()
+    join: JoinStage = JoinStage()
+    checkpoint_s: float = 60.0
+    log_s: float = 20.0
+    probe: int = 0
+    """Episodes that the finished model plays; 0 leaves that to `vlagent eval`."""
