@@ -56,9 +56,7 @@ CALL_KINDS: dict[str, CallKind] = {}
 def _crop_kind(name: str, outcome: str, repairs: tuple[str, ...] | None, change: Callable[..., dict[str, Any]]) -> None:
     def build(d: Dialect, rng: Random) -> Wanted:
         changed = change(d, rng, box(d, rng))
-        return Wanted(
-            d.wire("image_crop").name, crop(d, rng, **changed), outcome, repairs, outcome == "call" == repairs
-        )
+        return Wanted(d.wire("image_crop").name, crop(d, rng, **changed), outcome, repairs)
 
     CALL_KINDS[name] = build
 
