@@ -4,6 +4,7 @@ import io
 import json
 
 import pytest
+from rich.console import Console
 
 from vlagent.agent.events import Ended, Observed, Started, Wrote
 from vlagent.cli.live import SHOWN_LINES, LiveView
@@ -96,3 +97,14 @@ def test_a_long_observation_is_cut_and_says_so() -> None:
     seen = Observation(text="\n".join(f"row {i}" for i in range(SHOWN_LINES + 5)))
     live(Observed("s", 0, 0, Turn(text="x", observation=seen)))
     assert "… 5 more lines" in stream.getvalue()
+
+
+def test_on_a_terminal_a_wrapped_observation_stays_beside_its_bar() -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, no_color=True, width=40, markup=False, highlight=False)
+    live = LiveView(console)
+    live(Observed("s", 0, 0, Turn(text="x", observation=Observation(text="many words " * 20))))
+    live.pause()
+    shown = [line for line in stream.getvalue().splitlines() if "many" in line]
+    assert len(shown) > 3
+    assert all("│" in line for line in shown)

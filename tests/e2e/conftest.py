@@ -21,12 +21,13 @@ class Cli:
 
     folder: Path
     key: str | None = KEY
+    key_name: str = "OPENAI_API_KEY"
 
     @property
     def environment(self) -> dict[str, str]:
         hidden = ("OPENAI_API_KEY", "VLAGENT_API_KEY", "AZURE_OPENAI_API_KEY", "NO_COLOR", "FORCE_COLOR")
         kept = {name: value for name, value in os.environ.items() if name not in hidden}
-        return {**kept, **({"OPENAI_API_KEY": self.key} if self.key else {}), "OMP_NUM_THREADS": "1"}
+        return {**kept, **({self.key_name: self.key} if self.key else {}), "OMP_NUM_THREADS": "1"}
 
     def start(self, *words: str | Path, stdin: int | None = subprocess.DEVNULL) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "vlagent", *map(str, words)]

@@ -185,6 +185,22 @@ def test_a_wrong_key_is_one_line_and_exit_3_without_the_key(cli: Cli, server: Fa
     assert "secret" not in done.stderr
 
 
+def test_azure_openai_works_with_its_own_address_and_key(cli: Cli, server: FakeOpenAI, photo: Path) -> None:
+    cli.key_name = "AZURE_OPENAI_API_KEY"
+    done = cli("ask", photo, "What?", "--base-url", server.azure_url, "--model", "fake-vlm")
+    assert done.returncode == 0, done.stderr
+    assert all("api-version=" in seen.path and "authorization" not in seen.headers for seen in server.seen)
+    done = cli("ask", photo, "What?", "--base-url", server.azure_url)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+
+
+def test_a_filtered_prompt_is_one_line_and_exit_3(cli: Cli, server: FakeOpenAI, photo: Path) -> None:
+    server.always = Fault("filter_prompt")
+    done = cli.ask(server, photo, "What?", "--model", "fake-vlm")
+    assert (done.returncode, done.stderr.count("\n")) == (3, 1)
+    assert "content filter" in done.stderr
+
+
 def test_the_turn_limit_is_exit_4_and_kept(cli: Cli, photo: Path) -> None:
     with FakeOpenAI(always(CROP)) as server:
         done = cli.ask(server, photo, "What?", "--max-turns", "2")

@@ -29,13 +29,14 @@ WIRES: dict[str, dict[str, str]] = {
 def plant_code(photo: Image.Image, word: str, at: tuple[int, int], cell: int) -> Image.Image:
     """Draw a word as a strip of coloured cells: a column a letter, its two digits in base 6 above each other.
 
-    A white edge keeps it apart from what the photograph shows.
+    The first column says how many letters follow. A white edge keeps the strip apart from what the photograph shows.
     """
     photo = photo.convert("RGB")
     draw = ImageDraw.Draw(photo)
-    edge = (at[0] - 4, at[1] - 4, at[0] + len(word) * cell + 3, at[1] + ROWS * cell + 3)
+    columns = LETTERS[len(word)] + word
+    edge = (at[0] - 4, at[1] - 4, at[0] + len(columns) * cell + 3, at[1] + ROWS * cell + 3)
     draw.rectangle(edge, fill=(255, 255, 255))
-    for column, letter in enumerate(word):
+    for column, letter in enumerate(columns):
         for row, digit in enumerate(divmod(LETTERS.index(letter), len(COLOURS))):
             x, y = at[0] + column * cell, at[1] + row * cell
             draw.rectangle((x, y, x + cell - 1, y + cell - 1), fill=COLOURS[digit])
@@ -45,7 +46,7 @@ def plant_code(photo: Image.Image, word: str, at: tuple[int, int], cell: int) ->
 def locate_code(view: Image.Image) -> tuple[int, int, int, int] | None:
     """Pixels (left, top, right, bottom) of the strip: the largest full rectangle of at least three pure colours."""
     pixels = np.asarray(view.convert("RGB")).astype(np.int16)
-    near = np.abs(pixels[:, :, None, :] - np.array(COLOURS)[None, None]).max(-1) < 60
+    near = np.abs(pixels[:, :, None, :] - np.array(COLOURS)[None, None]).max(-1) < 110
     pure = cv2.morphologyEx(near.any(-1).astype(np.uint8), cv2.MORPH_CLOSE, np.ones((3, 3), np.uint8))
     _, _, stats, _ = cv2.connectedComponentsWithStats(pure)
     best, best_area = None, 0
@@ -56,19 +57,21 @@ def locate_code(view: Image.Image) -> tuple[int, int, int, int] | None:
     return best
 
 
-def letters_in(box: tuple[int, int, int, int]) -> int:
-    """How many letters a strip of this shape holds; its cells are square."""
-    return max(1, round(ROWS * (box[2] - box[0]) / (box[3] - box[1])))
-
-
-def read_code(crop: Image.Image, columns: int) -> str:
-    """The word of a strip of so many letters that fills the crop; nonsense where it does not."""
+def read_code(crop: Image.Image) -> str:
+    """The word of a strip that fills the crop; nonsense where it does not."""
     pixels = np.asarray(crop.convert("RGB")).astype(np.int64)
-    word = ""
+    likely = max(2, round(ROWS * crop.width / crop.height))
+    read = {columns: _columns(pixels, columns) for columns in sorted(range(2, 20), key=lambda n: abs(n - likely))}
+    fitting = (text for columns, text in read.items() if LETTERS.index(text[0]) == columns - 1)
+    return next(fitting, read.get(likely, "?"))[1:]
+
+
+def _columns(pixels: np.ndarray, columns: int) -> str:
+    text = ""
     for column in range(columns):
         digits = [_digit(pixels, (row + 0.5) / ROWS, (column + 0.5) / columns) for row in range(ROWS)]
-        word += LETTERS[min(digits[0] * len(COLOURS) + digits[1], len(LETTERS) - 1)]
-    return word
+        text += LETTERS[min(digits[0] * len(COLOURS) + digits[1], len(LETTERS) - 1)]
+    return text
 
 
 def _digit(pixels: np.ndarray, y: float, x: float) -> int:
@@ -90,11 +93,11 @@ def colour_code_brain(skew: float = 0.0) -> Brain:
         if not found:
             return say(body, "There is a strip of colours; I enlarge it.", crop=_per_mille(box, images[0], skew))
         if len(found) == 1:
-            word = read_code(images[1], letters_in(box)) if len(images) > 1 else "nothing"
+            word = read_code(images[1]) if len(images) > 1 else "nothing"
             return say(body, f"The strip reads {word}.", text={"query": word})
         if len(found) == 2:
             return say(body, "Now which photograph is this?", image={})
-        word = read_code(images[1], letters_in(box))
+        word = read_code(images[1])
         answer = f"The photograph is {first_title(found[2])}. {sentence_with(found[1], word)}"
         return say(body, "I have the title and the passage.", answer=answer)
 
@@ -132,9 +135,9 @@ def first_title(observation: str) -> str:
 
 
 def sentence_with(observation: str, word: str) -> str:
-    """The first line of a text search's results that holds the word."""
-    lines = [line.strip() for line in observation.splitlines() if word.lower() in line.lower()]
-    return lines[0] if lines else f"Nothing about {word} was found."
+    """The first line of a text search's results that holds the word; headings of results do not count."""
+    lines = [line.strip() for line in observation.splitlines() if not line.lstrip().startswith("[")]
+    return next((line for line in lines if word.lower() in line.lower()), "Nothing was found.")
 
 
 def say(

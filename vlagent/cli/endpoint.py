@@ -24,6 +24,8 @@ def served_models(base_url: str) -> list[str]:
         raise UserError(f"--base-url {base_url!r}: {error}") from None
     if url.scheme not in ("http", "https") or not url.host:
         raise UserError(f"--base-url {base_url!r}: write it as http://HOST:PORT/v1 or https://HOST/v1")
+    if "api-version" in base_url:
+        raise UserError("--model is needed: the name of the Azure deployment")
     service = f"endpoint {urlsplit(base_url).netloc.rpartition('@')[2]}"
     auth = KeyAuth(key_from_environment(OPENAI_NAMES), "Authorization")
     try:

@@ -49,11 +49,19 @@ class LiveView:
             self._status = self.console.status(Text(f"{what} …", style="dim"), spinner="dots")
             self._status.start()
 
+    def _wrapped(self, line: str) -> list[str]:
+        """A line as it fits beside the bar; a pipe gets it whole."""
+        if not self.console.is_terminal:
+            return [line]
+        return [part.plain.rstrip() for part in Text(line).wrap(self.console, max(20, self.console.width - 4))] or [""]
+
     def _show_turn(self, number: int, turn: Turn) -> None:
         notes = [f"repaired: {repair}" for repair in turn.repairs if repair not in FREE]
         if turn.finish_reason == "length":
             notes.append("cut at the token limit")
-        self.console.print(Text(f"\nTurn {number}", style="bold"), Text("  " + ", ".join(notes), style="yellow"))
+        self.console.print(
+            Text.assemble((f"\nTurn {number}", "bold"), (f"  {', '.join(notes)}" if notes else "", "yellow"))
+        )
         if turn.think:
             self.console.print(Text(_indented(turn.think.strip()), style="dim italic"))
         if turn.call:
@@ -67,7 +75,8 @@ class LiveView:
         style = {None: "", Fault.MODEL: "yellow", Fault.WORLD: "red"}[seen.fault]
         lines = clean(seen.text).strip().splitlines()
         for line in lines[:SHOWN_LINES]:
-            self.console.print(Text(f"  │ {line}", style=style))
+            for part in self._wrapped(line):
+                self.console.print(Text.assemble("  │ ", (part, style)))
         if len(lines) > SHOWN_LINES:
             self.console.print(Text(f"  │ … {len(lines) - SHOWN_LINES} more lines", style="dim"))
         for image in seen.images:
