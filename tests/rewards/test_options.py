@@ -147,6 +147,12 @@ def test_letters_that_are_none_are_refused():
         stated_option("A", "12")
 
 
+def test_a_very_long_response_is_read_at_its_ends_in_little_time():
+    assert stated_option("The answer is B. " + "It is blue. " * 5000, "ABCD") == "B"
+    assert stated_option("It is blue. " * 5000 + "The answer is B.", "ABCD") == "B"
+    assert stated_option("A, B, " * 20_000, "ABCD") is None
+
+
 @given(st.text(max_size=80))
 @settings(max_examples=300, deadline=None)
 def test_any_text_gives_a_known_letter_or_none(text):

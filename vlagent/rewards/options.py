@@ -27,6 +27,8 @@ _BAD = (
 )
 _WRAP = r"[\s.,;:!?()\[\]{}'\"。，]*"
 
+END_CHARS = 1000
+
 
 class _Patterns:
     """The patterns for one set of letters."""
@@ -71,7 +73,7 @@ def stated_option(response: str, letters: str | Iterable[str]) -> str | None:
     known = "".join(sorted(letter.upper() for letter in letters))
     if not known or not known.isalpha():
         raise ValueError(f"option letters are letters, got {known!r}")
-    text = _plain(response)
+    text = _ends(_plain(response))
     patterns = _patterns("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
     whole = patterns.whole.fullmatch(text)
     if whole:
@@ -82,6 +84,11 @@ def stated_option(response: str, letters: str | Iterable[str]) -> str | None:
         if stated:
             return _one(stated, known)
     return None
+
+
+def _ends(text: str) -> str:
+    """The beginning and the end of a long response: that is where options are stated, and it bounds the time."""
+    return text if len(text) <= 2 * END_CHARS else f"{text[:END_CHARS]} ... {text[-END_CHARS:]}"
 
 
 def _plain(response: str) -> str:

@@ -30,6 +30,25 @@ CASED_UNIT = re.compile(
 """A number and a unit whose case matters: 5 MW is not 5 mW, 5G is not 5 g."""
 
 
+_FIRST = [
+    "first",
+    "second",
+    "third",
+    "fourth",
+    "fifth",
+    "sixth",
+    "seventh",
+    "eighth",
+    "ninth",
+    "tenth",
+    "eleventh",
+    "twelfth",
+]
+ORDINALS = {word: f"{n}{('st', 'nd', 'rd')[n - 1] if n < 4 else 'th'}" for n, word in enumerate(_FIRST, 1)}
+_TENS = {"twenty": 2, "thirty": 3, "forty": 4, "fifty": 5, "sixty": 6, "seventy": 7, "eighty": 8, "ninety": 9}
+ORDINAL = re.compile(rf"\b(?:({'|'.join(_TENS)})[ -])?({'|'.join(_FIRST)})\b")
+
+
 def clean(text: str) -> str:
     """Take off wrappings that carry no meaning: tags, quotes, bold, a lead-in, outer punctuation, odd spaces."""
     text = VULGAR.sub(_spell_fraction, text)
@@ -66,12 +85,19 @@ def key(text: str) -> str:
     text = CASED_UNIT.sub(lambda m: m[1] + _mark_case(m[2]), text)
     text = DOTTED.sub(lambda m: m[0].replace(".", "").replace(" ", ""), text)
     text = fold(text).replace("&", " and ").replace("'", "").replace("・", "").replace("·", " ")
+    text = ORDINAL.sub(_ordinal, text)
+    text = re.sub(r"(?<=\d)\s?×\s?(?=\d)|(?<=\d)\sx\s(?=\d)", "x", text)
     text = re.sub(r"(?<!\d)[,;:.](?=\s|$)|[,;:](?=\s|$)|(?<=\d)\.(?=\s|$)", " ", text)
     text = re.sub(r"[()\[\]{}|!?¿¡。、・…*_\\]", " ", text)
     text = re.sub(r"(?<=[^\W\d])-(?=\w)|(?<=\d)-(?=[^\W\d])|\s-\s", " ", text)
     text = re.sub(r"(?<=[^\W\d])\s+(?=\d)|(?<=\d)\s+(?=[^\W\d])", "", text)
     text = re.sub(f"(?<=[{CJK}])\\s+(?=[{CJK}])", "", text)
     return " ".join(text.split())
+
+
+def _ordinal(found: re.Match[str]) -> str:
+    """Write twenty-first as 21st."""
+    return f"{_TENS[found[1]] if found[1] else ''}{ORDINALS[found[2]]}"
 
 
 def _mark_case(unit: str) -> str:

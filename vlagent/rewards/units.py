@@ -157,7 +157,7 @@ def same_amount(a: Amount, b: Amount) -> bool:
 
 def read_amount(text: str) -> Amount | None:
     """Read a clean text as number and unit ($1.5 million, 5 km, 5 ft 11 in, 12 people), or None."""
-    text = text.strip()
+    text = re.sub(r"(?<=\d)-(?=[a-z]{2,})", " ", text.strip())
     if DECADE.fullmatch(text):
         return None
     money = MONEY_FIRST.fullmatch(text)
