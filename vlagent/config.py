@@ -23,6 +23,11 @@ def load_config(kind: type[C], path: Path | None, overrides: list[str] | None = 
             raise UserError(f"{path}: no such configuration file") from None
         except tomllib.TOMLDecodeError as error:
             raise UserError(f"{path}: not TOML ({error})") from None
+    return make_config(kind, table, overrides)
+
+
+def make_config(kind: type[C], table: dict[str, Any], overrides: list[str] | None = None) -> C:
+    """Override and validate values that are read already; `table` is changed by the overrides."""
     for text in overrides or []:
         _override(table, text)
     try:

@@ -300,3 +300,5 @@ class TrainRow:
     images: list[ImageRef] = field(default_factory=list)
     """In the order of their placeholders."""
     sample_id: str = ""
+    views: list[tuple[int, int]] = field(default_factory=list)
+    """(width, height) in pixels at which the model sees each of them."""

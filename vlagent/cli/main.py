@@ -20,7 +20,10 @@ VERBS = {
     "toy": "make the toy world",
     "eval": "run a suite or a manifest and score it",
     "compare": "compare two runs question by question",
+    "stage0": "pre-train a tiny model: perception and copying",
     "report": "write the page of a run",
+    "sft": "fine-tune a model on episodes",
+    "plan": "the memory that a fine-tuning run needs, by part (an estimate)",
     "demo": "make a toy world, run policies through it, print the table",
     "doctor": "what is installed, reachable, missing, and the fix",
 }

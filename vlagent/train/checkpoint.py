@@ -1,0 +1,91 @@
+"""Checkpoints that a kill at any moment cannot harm: written beside, then renamed.
+
+    RUN/checkpoints/step-000100/trained.safetensors    the trained weights, by name
+    RUN/checkpoints/step-000100/optimizer.pt           the optimizer's state
+    RUN/checkpoints/step-000100/state.json             where the run is
+
+Random numbers need no state of their own: order, dropout and sampling are drawn from keys (seed, epoch, step).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from vlagent.errors import UserError
+from vlagent.files import read_json, write_json
+from vlagent.train.parts import trainable
+from vlagent.types import Record
+
+_NAME = re.compile(r"step-(\d+)")
+
+
+class Position(Record):
+    """Where a run is."""
+
+    step: int = 0
+    """Steps that are done."""
+    rows_digest: str = ""
+    """Of the rows that it trains on: a run does not go on with others."""
+    seen_tokens: int = 0
+    seen_rows: int = 0
+
+
+def write_checkpoint(run: Path, model: nn.Module, optimizer: Any, position: Position, keep: int) -> Path:
+    """Write one and remove the oldest beyond `keep`. A reader sees a whole checkpoint or none."""
+    folder = run / "checkpoints" / f"step-{position.step:06d}"
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    save_file({k: v.detach().contiguous().cpu() for k, v in trainable(model).items()}, partial / "trained.safetensors")
+    torch.save(optimizer.state_dict(), partial / "optimizer.pt")
+    write_json(partial / "state.json", position)
+    for file in partial.iterdir():
+        _sync(file)
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.rename(folder)
+    _sync(folder.parent)
+    for old in checkpoints(run)[:-keep]:
+        shutil.rmtree(old)
+    return folder
+
+
+def checkpoints(run: Path) -> list[Path]:
+    """The whole checkpoints of a run, oldest first."""
+    folder = run / "checkpoints"
+    found = folder.iterdir() if folder.is_dir() else ()
+    return sorted(path for path in found if _NAME.fullmatch(path.name))
+
+
+def read_checkpoint(folder: Path, model: nn.Module, optimizer: Any) -> Position:
+    """Put weights and optimizer back. Raises `UserError` where the checkpoint is of other weights."""
+    saved, mine = load_file(folder / "trained.safetensors"), trainable(model)
+    if saved.keys() != mine.keys():
+        raise UserError(f"{folder}: holds {len(saved)} trained weights, this run trains {len(mine)}: another model")
+    with torch.no_grad():
+        for name, weight in mine.items():
+            weight.copy_(saved[name])
+    optimizer.load_state_dict(torch.load(folder / "optimizer.pt", map_location="cpu", weights_only=True))
+    return Position.model_validate(read_json(folder / "state.json"))
+
+
+def drop_leftovers(run: Path) -> None:
+    """Remove what a kill in mid-write left."""
+    folder = run / "checkpoints"
+    for path in folder.glob(".*.partial") if folder.is_dir() else ():
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,100 @@
+"""The folder of a fine-tuning run: config.json, metrics.jsonl, checkpoints/, validation/, model/, summary.json."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from vlagent.errors import UserError
+from vlagent.files import append_jsonl, iter_jsonl, read_json, write_atomic, write_json
+from vlagent.train.config import SftConfig
+from vlagent.types import Record
+
+FREE = frozenset(
+    {
+        *("run", "save.every", "save.keep", "model.device", "model.threads", "model.gradient_checkpointing"),
+        *("batch.micro_rows", "batch.micro_tokens", "validation.concurrency", "model.export_dtype"),
+    }
+)
+"""May change between a run and its resumption: where and how fast, not what is computed."""
+METRICS = "metrics.jsonl"
+
+
+class SftSummary(Record):
+    """How a run ended."""
+
+    verb: str = "sft"
+    run: str
+    ended: str
+    """`complete` or `stopped`."""
+    steps: int
+    total_steps: int
+    epochs: float
+    rows: int
+    """Rows trained on, each as often as it was seen."""
+    tokens: int
+    loss: float | None
+    """Of the last step, in nats per own token."""
+    validation_loss: float | None = None
+    success: float | None = None
+    """Share of the validation questions that were answered rightly in free running."""
+    success_scored: int = 0
+    left_out: dict[str, int] = Field(default_factory=dict)
+    """Episodes that gave no row, by reason."""
+    model: str | None = None
+    """The exported folder."""
+
+
+def new_name() -> Path:
+    """A folder for a run that was given none."""
+    return Path("runs") / f"sft-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def start_folder(run: Path, config: SftConfig) -> None:
+    """Raises `UserError` where the folder holds something."""
+    if run.is_dir() and any(run.iterdir()):
+        raise UserError(f"{run}: this folder is not empty; go on with it by --resume {run}, or choose another run=DIR")
+    write_json(run / "config.json", config.model_copy(update={"run": str(run)}))
+
+
+def read_sft_config(run: Path) -> SftConfig:
+    """The configuration that a run was started with."""
+    try:
+        return SftConfig.model_validate(read_json(run / "config.json"))
+    except ValidationError:
+        raise UserError(f"{run}: its config.json is not that of an sft run") from None
+
+
+def check_same_run(before: SftConfig, now: SftConfig, run: Path) -> None:
+    """`UserError` that names the first key that decides results and has changed."""
+    old, new = _flat(before.model_dump(mode="json")), _flat(now.model_dump(mode="json"))
+    for name in sorted(old.keys() | new.keys()):
+        if name not in FREE and old.get(name) != new.get(name):
+            raise UserError(
+                f"{run}: {name} was {old.get(name)!r} and is now {new.get(name)!r}; "
+                "resume with the same value, or start another run"
+            )
+
+
+def record_metrics(run: Path, values: dict[str, Any]) -> None:
+    """Append one line."""
+    append_jsonl(run / METRICS, values)
+
+
+def cut_metrics(run: Path, step: int) -> None:
+    """Forget what was measured after `step`: a resumed run measures it again."""
+    if not (run / METRICS).exists():
+        return
+    kept = [line for line in iter_jsonl(run / METRICS, ours=True) if line["step"] <= step]
+    write_atomic(run / METRICS, "".join(json.dumps(line) + "\n" for line in kept))
+
+
+def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) and value else {f"{prefix}{key}": value}
+    return flat
