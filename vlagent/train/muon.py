@@ -59,7 +59,8 @@ def orthogonal(matrices: Tensor, steps: int = 5) -> Tensor:
     for _ in range(steps):
         gram = x @ x.transpose(1, 2)
         x = a * x + (b * gram + c * gram @ gram) @ x
-    return x if wide else x.transpose(1, 2)
+    square: Tensor = x if wide else x.transpose(1, 2)
+    return square
 
 
 class MatrixAndRest:

@@ -64,7 +64,7 @@ class Codes:
         return (features @ self.groups[group].T).sum(1).argmax(-1)
 
     def imitate(self, labels: Labels, noise: float, generator: torch.Generator) -> Tensor:
-        """Codes [I, D] as an imperfect tower would give them for labels [I, G]: jittered, mixed with wrong ones, noisy."""
+        """Codes [I, D] as an imperfect tower gives them for labels [I, G]: jittered, mixed with wrong ones, noisy."""
         wanted = torch.from_numpy(np.asarray(labels, np.int64))
         features = torch.randn(len(wanted), self.hidden, generator=generator) * noise
         for group, directions in enumerate(self.groups):

@@ -86,7 +86,8 @@ class DecoderTrainer:
         return {}
 
     def restore(self, state: dict[str, Any]) -> None:
-        return
+        """There is nothing of its own to restore."""
+        assert not state
 
 
 def weighted(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:

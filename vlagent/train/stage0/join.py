@@ -83,7 +83,8 @@ class JoinTrainer:
         return {}
 
     def restore(self, state: dict[str, Any]) -> None:
-        return
+        """There is nothing of its own to restore."""
+        assert not state
 
 
 class _Pictures:
@@ -109,9 +110,7 @@ class _Pictures:
                 count += height * width
         self.count = count
 
-    def look(
-        self, model: Any, noise: torch.Generator
-    ) -> tuple[Tensor, list[Tensor], list[tuple[Tensor, Tensor]]]:
+    def look(self, model: Any, noise: torch.Generator) -> tuple[Tensor, list[Tensor], list[tuple[Tensor, Tensor]]]:
         """Features [I, D] of all rows in order, their deepstack levels, and (features, labels) by size."""
         hidden, levels = model.config.text_config.hidden_size, len(model.config.vision_config.deepstack_visual_indexes)
         parts: list[tuple[list[int], Tensor, list[Tensor], Tensor]] = []

@@ -148,7 +148,7 @@ def average_gradients(weights: Iterator[nn.Parameter]) -> None:
     flat = torch.cat([gradient.flatten() for gradient in gradients])
     torch.distributed.all_reduce(flat)
     flat /= torch.distributed.get_world_size()
-    for gradient, mean in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
+    for gradient, mean in zip(gradients, torch.split(flat, [g.numel() for g in gradients]), strict=True):
         gradient.copy_(mean.view_as(gradient))
 
 

@@ -109,11 +109,11 @@ def look_at(model: Any, codes: Codes, data: VisionData) -> dict[str, float]:
     names = list(GROUPS)
     if data.held_overviews is not None:
         labels = tensor(data.held_overviews.labels[:PROBE])
-        merged = look(model, torch.from_numpy(data.held_overviews.pixels[:PROBE]).float()).merged
+        merged = look(model, torch.tensor(data.held_overviews.pixels[:PROBE]).float()).merged
         found |= {names[g]: float(codes.right(merged, labels, g).float().mean()) for g in OVERVIEW}
     if data.held_crops is not None:
         labels = tensor(data.held_crops.labels[:PROBE])
-        merged = look(model, torch.from_numpy(data.held_crops.pixels[:PROBE]).float()).merged
+        merged = look(model, torch.tensor(data.held_crops.pixels[:PROBE]).float()).merged
         right = [codes.read(merged, g) == labels[..., g].amax(1) for g in CROP]
         found |= {names[g]: float(r.float().mean()) for g, r in zip(CROP, right, strict=True)}
         found["name"] = float((right[0] & right[1]).float().mean())
