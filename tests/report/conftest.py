@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -124,9 +123,13 @@ def run(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Headless Chromium, or a skip that says why."""
+    """Headless Chromium, or a skip that says why.
+
+    Of one module and not of the session: while it lives, playwright keeps an event loop in this thread, in which no
+    asynchronous test can run.
+    """
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if not CHROMIUM.exists():
         pytest.skip(f"no Chromium at {CHROMIUM}")
@@ -136,7 +139,3 @@ def browser() -> Iterator[Any]:
         )
         yield browser
         browser.close()
-
-
-def dumps(value: Any) -> str:
-    return json.dumps(value)
