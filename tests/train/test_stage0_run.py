@@ -1,0 +1,131 @@
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from vlagent.cli.main import main
+from vlagent.cli.stage0.parts import run_part
+from vlagent.errors import UserError
+from vlagent.files import iter_jsonl
+from vlagent.model.load import load_policy
+from vlagent.train.muon import MatrixAndRest
+from vlagent.train.stage0.config import DecoderStage, JoinStage, Phase, PictureStage, Stage0Config, VisionStage
+from vlagent.train.stage0.run import Pace, StageRun
+
+PACE = Pace(checkpoint_s=0.0, log_s=0.0)
+SMALL = Stage0Config(
+    pictures=PictureStage(scenes=4, held_scenes=2, thumbnails=4),
+    vision=VisionStage(steps=2, crops=2, overviews=2, others=1),
+    decoder=DecoderStage(phases=(Phase(steps=1, rows=2, drills=1), Phase(steps=1, rows=2, drills=1))),
+    join=JoinStage(steps=2, rows=2, crops=2, drills=1, base_step=1, processes=1),
+)
+
+
+class Line:
+    """A trainer with little to learn: a line through points drawn by step."""
+
+    name = "line"
+
+    def __init__(self) -> None:
+        self.model = nn.Linear(2, 1)
+        with torch.no_grad():
+            for weight in self.model.parameters():
+                weight.zero_()
+        self.optimiser = MatrixAndRest(self.named_parameters(), 0.05, 0.05)
+
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
+        yield from self.model.named_parameters()
+
+    def losses(self, step: int) -> dict[str, Tensor]:
+        points = torch.randn(8, 2, generator=torch.Generator().manual_seed(step))
+        return {"square": ((self.model(points)[:, 0] - points[:, 0]) ** 2).mean()}
+
+    def metrics(self) -> dict[str, float]:
+        return {"bias": float(self.model.bias.detach())}
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        assert not state
+
+
+class Killed(Exception):
+    pass
+
+
+def killed() -> None:
+    raise Killed
+
+
+def test_a_killed_stage_ends_with_the_weights_of_one_that_was_not(tmp_path: Path) -> None:
+    whole, first, rest = Line(), Line(), Line()
+    StageRun(whole, 9, tmp_path / "whole", PACE, lambda _: None).run()
+    with pytest.raises(Killed):
+        StageRun(first, 9, tmp_path / "parts", PACE, lambda _: None).run({5: killed})
+    StageRun(rest, 9, tmp_path / "parts", PACE, lambda _: None).run()
+    assert torch.equal(whole.model.weight, rest.model.weight)
+    lines = [list(iter_jsonl(tmp_path / name / "metrics.jsonl")) for name in ("whole", "parts")]
+    assert [line["step"] for line in lines[1]] == list(range(1, 10))
+    assert [line["square"] for line in lines[0]] == [line["square"] for line in lines[1]]
+
+
+def test_a_stage_that_died_between_saves_forgets_what_it_said_later(tmp_path: Path) -> None:
+    with pytest.raises(Killed):
+        StageRun(Line(), 9, tmp_path, Pace(1e9, 0.0), lambda _: None).run({5: killed})
+    assert len(list(iter_jsonl(tmp_path / "metrics.jsonl"))) == 5
+    StageRun(Line(), 9, tmp_path, PACE, lambda _: None).run()
+    assert [line["step"] for line in iter_jsonl(tmp_path / "metrics.jsonl")] == list(range(1, 10))
+
+
+def test_a_finished_stage_is_not_trained_again_and_another_length_is_refused(tmp_path: Path) -> None:
+    StageRun(Line(), 3, tmp_path, PACE, lambda _: None).run()
+    before = (tmp_path / "metrics.jsonl").read_text()
+    StageRun(Line(), 3, tmp_path, PACE, lambda _: None).run()
+    assert (tmp_path / "metrics.jsonl").read_text() == before
+    with pytest.raises(UserError, match="steps = 3, now 4"):
+        StageRun(Line(), 4, tmp_path, PACE, lambda _: None).run()
+
+
+def test_a_loss_that_is_no_number_stops_the_run(tmp_path: Path) -> None:
+    line = Line()
+    line.losses = lambda step: {"square": line.model.weight.sum() * float("nan")}  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError, match="step 0"):
+        StageRun(line, 3, tmp_path, PACE, lambda _: None).run()
+
+
+def test_all_parts_in_small_write_a_base_and_a_trained_model(tmp_path: Path) -> None:
+    for part, here in (("pictures", 0), ("pictures", 1), ("vision", 0), ("decoder", 0), ("join", 0)):
+        run_part(part, SMALL, tmp_path, here)
+    base, trained = (load_policy(tmp_path / name) for name in ("base", "trained"))
+    assert list(base.model.state_dict()) == list(trained.model.state_dict())
+    changed = [
+        not torch.equal(one, other)
+        for one, other in zip(base.model.state_dict().values(), trained.model.state_dict().values(), strict=True)
+    ]
+    assert sum(changed) > len(changed) / 2
+    assert (tmp_path / "trained" / "model.safetensors").stat().st_size < 4_000_000
+    tower = torch.load(tmp_path / "vision" / "state.pt", weights_only=True)["model"]
+    fresh = torch.load(tmp_path / "decoder" / "state.pt", weights_only=True)["model"]
+    name = "model.visual.blocks.0.attn.qkv.weight"
+    assert not torch.equal(tower[name], fresh[name])
+
+
+def test_dry_run_prints_every_choice(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = ["stage0", "configs/stage0/tiny.toml", "vision.steps=7", "--dry-run", "--run", str(tmp_path / "run")]
+    assert main(words) == 0
+    shown = Stage0Config.model_validate_json(capsys.readouterr().out)
+    assert shown.vision.steps == 7
+    assert not (tmp_path / "run").exists()
+
+
+def test_another_configuration_needs_another_folder(tmp_path: Path) -> None:
+    from vlagent.cli.stage0.launch import _claim
+
+    _claim(SMALL, tmp_path)
+    _claim(SMALL, tmp_path)
+    with pytest.raises(UserError, match="other settings"):
+        _claim(SMALL.model_copy(update={"seed": 1}), tmp_path)
