@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from vlagent.cli import toy_demos
 from vlagent.errors import UserError
 
 HELP = "make the toy world"
@@ -13,9 +14,11 @@ SPLITS = ("train", "val", "test", "test_open")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The verb has one action, `make`."""
-    parser.add_argument("action", choices=["make"], help="make: write a toy world, or finish one that was begun")
-    parser.add_argument("folder", type=Path, metavar="DIR")
+    """The verb has two actions, `make` and `demos`."""
+    about = "make: write a toy world, or finish one that was begun; demos: play its oracle into a run folder"
+    parser.add_argument("action", choices=["make", "demos"], help=about)
+    parser.add_argument("folder", type=Path, metavar="WORLD")
+    toy_demos.add_arguments(parser)
     parser.add_argument("--seed", type=int, default=0, help="decides everything that is drawn (default 0)")
     parser.add_argument(
         "--level", type=int, default=2, help="1: one sign; 2: three, named by colour (default); 3: small, spelled"
@@ -35,7 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the world; progress goes to stderr, the guess levels to stdout."""
+    """Write the world, or demonstrations of one; progress goes to stderr, guess levels or the tally to stdout."""
+    if args.action == "demos":
+        return toy_demos.run(args)
     from vlagent.toy.world import SYSTEM_PROMPT, WorldConfig, make_world
 
     config = WorldConfig(

@@ -29,7 +29,7 @@ from vlagent.randomness import rng_of
 from vlagent.render.dialects import get_dialect
 from vlagent.search.base import SearchServices
 from vlagent.tools.registry import make_tools
-from vlagent.toy.gold import Gold, gold_of, guess, names_in
+from vlagent.toy.gold import Gold, brand_of, gold_of, guess, names_in
 from vlagent.toy.policies import Exchange, Move, exchanges_of, next_move
 from vlagent.toy.questions import IMAGE_CALL
 from vlagent.types import Call, EvalRow, Outcome, Record, Sample, Turn
@@ -85,8 +85,15 @@ class FlawedOracle:
         self._golds = {sample.id: gold_of(sample) for sample in rows}
         self._calls = {sample.id: len(sample.extra["gold"]["steps"]) for sample in rows}
         self._names = names_in(rows)
+        self._legible = {sample.id: self._few_names(sample) for sample in rows}
         self._config = config
         self._dialect = get_dialect(config.agent.dialect)
+
+    def _few_names(self, sample: Sample) -> tuple[str, ...]:
+        """What a sign is compared with. The true name and some others: enough to fail on a crop that misses it."""
+        brand = brand_of(sample)
+        others = rng_of("demo-names", sample.id).sample(self._names, 3)
+        return tuple(dict.fromkeys([*([brand] if brand else []), *others]))
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """The next move, written in the dialect."""
@@ -115,26 +122,28 @@ class FlawedOracle:
         return Plan()
 
     def _move(self, gold: Gold, plan: Plan, turn: int, request: ChatRequest, rng: random.Random) -> Move:
-        shown = exchanges_of(request.messages)
+        shown, names = exchanges_of(request.messages), self._legible[str(request.key[1])]
         if plan.flaw == "early_guess":
-            known = next_move(gold, shown, self._names, rng)
-            return Move("guess", answer=guess(rng, gold, self._names)) if turn == plan.turn else known
+            if turn == plan.turn:
+                return Move("guess", answer=guess(rng, gold, self._names))
+            return next_move(gold, shown, names, rng)
         if plan.flaw is None:
-            return next_move(gold, shown, self._names, rng)
+            return next_move(gold, shown, names, rng)
         if turn > plan.turn:
             # What the flawed turn brought is not part of the oracle's course.
             del shown[plan.turn]
         if turn == plan.turn and plan.flaw == "stray_crop":
             return Move("zoom somewhere", Call(name="image_crop", arguments=_stray_box(rng, gold)))
         if turn == plan.turn and plan.flaw == "redundant_call":
-            return self._redundant(gold, shown, turn, rng)
-        return next_move(gold, shown, self._names, rng)
+            return _redundant(gold, shown[: max(0, turn - 1)], turn, names, rng)
+        return next_move(gold, shown, names, rng)
 
-    def _redundant(self, gold: Gold, shown: Sequence[Exchange], turn: int, rng: random.Random) -> Move:
-        """The last call again; before any call, the first one twice, or a search for a place that is not asked for."""
-        if turn == 0 and not gold.needs_place:
-            return Move("find the place", IMAGE_CALL)
-        return next_move(gold, shown[: max(0, turn - 1)], self._names, rng)
+
+def _redundant(gold: Gold, before: Sequence[Exchange], turn: int, names: tuple[str, ...], rng: random.Random) -> Move:
+    """The last call again; before any call, the first one twice, or a search for a place that is not asked for."""
+    if turn == 0 and not gold.needs_place:
+        return Move("find the place", IMAGE_CALL)
+    return next_move(gold, before, names, rng)
 
 
 def _stray_box(rng: random.Random, gold: Gold) -> dict[str, object]:
