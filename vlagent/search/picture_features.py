@@ -49,18 +49,18 @@ class Features:
     """[height, width, 3] RGB, longer side THUMB."""
 
 
-def extract(ref: ImageRef) -> Features:
+def extract(ref: ImageRef, *, side: int = SIDE, kept: int = KEPT) -> Features:
     """Look at a picture or a region of it. Raises `ServiceError` if its pixels cannot be read."""
-    picture = images.load(ref, working_size(ref.width, ref.height))
+    picture = images.load(ref, working_size(ref.width, ref.height, side))
     rgb = np.asarray(picture, dtype=np.uint8)
-    grey = cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY)
-    points, descriptors = _keypoints(grey)
+    grey = np.asarray(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
+    points, descriptors = _keypoints(grey, kept)
     return Features(picture.size, points, descriptors, phash(grey), thumbnail(rgb))
 
 
-def working_size(width: int, height: int) -> tuple[int, int]:
-    """The size at which a picture is looked at: never above SIDE, tiny ones enlarged."""
-    scale = min(SIDE / max(width, height), max(1.0, SHORTEST / min(width, height)))
+def working_size(width: int, height: int, side: int = SIDE) -> tuple[int, int]:
+    """The size at which a picture is looked at: never above `side`, tiny ones enlarged."""
+    scale = min(side / max(width, height), max(1.0, SHORTEST / min(width, height)))
     return max(1, round(width * scale)), max(1, round(height * scale))
 
 
@@ -92,20 +92,23 @@ def phash(grey: Bytes) -> int:
     return int.from_bytes(np.packbits(bits).tobytes(), "big")
 
 
-def _keypoints(grey: Bytes) -> tuple[Floats, Bytes]:
-    """A low contrast threshold, since drawn pictures have flat areas; then the strongest of each part."""
-    sift = cv2.SIFT.create(nfeatures=3 * KEPT, contrastThreshold=0.01, edgeThreshold=15)
-    found, raw = sift.detectAndCompute(grey, None)
-    if raw is None or not len(found):
+def _keypoints(grey: Bytes, most: int) -> tuple[Floats, Bytes]:
+    """A low contrast threshold, since drawn pictures have flat areas; then the strongest of each part.
+
+    Large keypoints count for more: they are still there when the picture is pasted small into a page.
+    """
+    sift = cv2.SIFT.create(nfeatures=0, contrastThreshold=0.01, edgeThreshold=15)
+    found = sift.detect(grey, None)
+    if not len(found):
         return np.zeros((0, 2), np.float32), np.zeros((0, 128), np.uint8)
     points = np.array([key.pt for key in found], np.float32)
-    strength = np.array([key.response for key in found], np.float32)
-    kept = _spread(points, strength, grey.shape)
-    return points[kept], _root(raw[kept])
+    strength = np.array([key.response * key.size**0.5 for key in found], np.float32)
+    chosen, raw = sift.compute(grey, [found[i] for i in _spread(points, strength, grey.shape, most)])
+    return np.array([key.pt for key in chosen], np.float32), _root(raw)
 
 
-def _spread(points: Floats, strength: Floats, shape: tuple[int, ...], cells: int = 8) -> NDArray[np.intp]:
-    """Indices of at most KEPT keypoints: round after round, the next strongest of each cell of a grid."""
+def _spread(points: Floats, strength: Floats, shape: tuple[int, ...], most: int, cells: int = 8) -> NDArray[np.intp]:
+    """Indices of at most `most` keypoints: round after round, the next strongest of each cell of a grid."""
     height, width = shape[:2]
     column = np.minimum((points[:, 0] * cells / width).astype(int), cells - 1)
     row = np.minimum((points[:, 1] * cells / height).astype(int), cells - 1)
@@ -114,7 +117,7 @@ def _spread(points: Floats, strength: Floats, shape: tuple[int, ...], cells: int
     first = np.searchsorted(cell[order], np.arange(cells * cells))
     rank = np.empty(len(points), int)
     rank[order] = np.arange(len(points)) - first[cell[order]]
-    return np.sort(np.lexsort((-strength, rank))[:KEPT])
+    return np.sort(np.lexsort((-strength, rank))[:most])
 
 
 def _root(raw: NDArray[Any]) -> Bytes:

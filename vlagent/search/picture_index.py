@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from vlagent.errors import PermanentError, UserError
 from vlagent.search.base import ImageQuery
 from vlagent.search.ledger import check_marker
-from vlagent.search.picture_features import Features, Floats, extract, unpack_thumb
+from vlagent.search.picture_features import KEPT, SIDE, Features, Floats, extract, unpack_thumb
 from vlagent.search.picture_store import VERSION, Loaded, PictureStore, read_only
 from vlagent.search.picture_words import Vocabulary, hamming
 from vlagent.search.verify import Match, same_picture, similarity
@@ -73,7 +73,10 @@ class PictureIndex:
         return await asyncio.to_thread(self.find, query)
 
     def find(self, query: ImageQuery) -> list[Hit]:
-        """`search` without a thread of its own; an answer that was given before is remembered."""
+        """`search` without a thread of its own; an answer that was given before is remembered.
+
+        What is not found at a glance is looked for in detail: a page may hold the picture small.
+        """
         ref = query.image
         key = (ref.path, ref.box, _mtime(ref.path))
         with self._lock:
@@ -81,6 +84,8 @@ class PictureIndex:
                 self._known.move_to_end(key)
                 return self._known[key][: query.top_k]
         hits = self._find(extract(ref))
+        if not hits and max(ref.width, ref.height) > 1.2 * SIDE:
+            hits = self._find(extract(ref, side=2 * SIDE, kept=3 * KEPT))
         with self._lock:
             self._known[key] = hits
             if len(self._known) > REMEMBERED:

@@ -24,7 +24,8 @@ _TABLES = """
 CREATE TABLE IF NOT EXISTS pictures (
     file BLOB PRIMARY KEY, title TEXT, text TEXT, url TEXT, width INT, height INT, working_width INT,
     working_height INT, hash BLOB, thumb BLOB, points BLOB, descriptors BLOB, words BLOB, signatures BLOB);
-CREATE TABLE IF NOT EXISTS vocabulary (id INT PRIMARY KEY, pictures INT, centres BLOB);
+CREATE TABLE IF NOT EXISTS vocabulary (
+    id INT PRIMARY KEY, pictures INT, centres BLOB, branches BLOB, starts BLOB);
 """
 
 
@@ -79,13 +80,17 @@ class PictureStore:
         )
 
     def vocabulary(self) -> Vocabulary | None:
-        row = self.connection.execute("SELECT pictures, centres FROM vocabulary").fetchone()
-        return Vocabulary(np.frombuffer(row[1], np.float32).reshape(-1, 128), row[0]) if row else None
+        row = self.connection.execute("SELECT pictures, centres, branches, starts FROM vocabulary").fetchone()
+        if row is None:
+            return None
+        centres, branches = (np.frombuffer(blob, np.float32).reshape(-1, 128) for blob in row[1:3])
+        return Vocabulary(centres, branches, np.frombuffer(row[3], np.int64), row[0])
 
     def set_vocabulary(self, words: Vocabulary) -> None:
         """Store a new vocabulary and look at every picture again through it."""
-        centres = words.centres.astype(np.float32).tobytes()
-        self.connection.execute("INSERT OR REPLACE INTO vocabulary VALUES (0, ?, ?)", (words.pictures, centres))
+        arrays = (words.centres.astype(np.float32), words.branches.astype(np.float32), words.starts.astype(np.int64))
+        row = (words.pictures, *(array.tobytes() for array in arrays))
+        self.connection.execute("INSERT OR REPLACE INTO vocabulary VALUES (0, ?, ?, ?, ?)", row)
         for (file,) in self.connection.execute("SELECT file FROM pictures").fetchall():
             descriptors = self._descriptors(file)
             nearest = words.nearest(descriptors, 1)[:, 0]

@@ -21,6 +21,8 @@ PER_WORD = 20
 """Training descriptors a word; smaller collections get fewer words."""
 TRAINING = 80_000
 """Descriptors that a vocabulary is learnt from, at most."""
+PROBED = 6
+"""Branches of the vocabulary that a descriptor's word is looked for in."""
 Words = NDArray[np.uint16]
 Signatures = NDArray[np.uint64]
 
@@ -30,21 +32,34 @@ class Vocabulary:
     """Centres of the words in descriptor space."""
 
     centres: Floats
-    """[k, 128]"""
+    """[k, 128], those of a branch side by side."""
+    branches: Floats
+    """[b, 128] centres of the level above."""
+    starts: NDArray[np.int64]
+    """[b + 1] first word of each branch."""
     pictures: int
     """Size of the collection that it was made for; a far bigger one deserves a new vocabulary."""
 
     def nearest(self, descriptors: Bytes, count: int) -> NDArray[np.intp]:
-        """[n, count] the words closest to each descriptor, best first."""
-        count = min(count, len(self.centres))
-        if not len(descriptors):
-            return np.zeros((0, count), np.intp)
-        distance = _distances(descriptors.astype(np.float32), self.centres)
-        if count == 1:
-            return np.asarray(distance.argmin(axis=1)[:, None])
-        some = np.argpartition(distance, count - 1, axis=1)[:, :count]
-        order = np.take_along_axis(distance, some, axis=1).argsort(axis=1, kind="stable")
-        return np.asarray(np.take_along_axis(some, order, axis=1))
+        """[n, count] the words closest to each descriptor, best first, looked for in PROBED branches."""
+        data = descriptors.astype(np.float32)
+        count, probed = min(count, len(self.centres)), min(PROBED, len(self.branches))
+        widest = int(np.diff(self.starts).max())
+        distance = np.full((len(data), probed, widest), np.inf, np.float32)
+        to_branch = _distances(data, self.branches)
+        branch = np.argpartition(to_branch, probed - 1, axis=1)[:, :probed]
+        order = np.argsort(branch, axis=None, kind="stable")
+        row, slot = np.divmod(order, probed)
+        ends = np.searchsorted(branch.ravel()[order], np.arange(len(self.branches) + 1))
+        for b in range(len(self.branches)):
+            mine = slice(ends[b], ends[b + 1])
+            words = self.centres[self.starts[b] : self.starts[b + 1]]
+            distance[row[mine], slot[mine], : len(words)] = _distances(data[row[mine]], words)
+        flat = distance.reshape(len(data), -1)
+        best = np.argpartition(flat, count - 1, axis=1)[:, :count] if flat.shape[1] > count else _all(flat)
+        best = np.take_along_axis(best, np.take_along_axis(flat, best, axis=1).argsort(axis=1, kind="stable"), axis=1)
+        probe, leaf = np.divmod(best, widest)
+        return np.asarray(self.starts[np.take_along_axis(branch, probe, axis=1)] + leaf, dtype=np.intp)
 
     def signatures(self, descriptors: Bytes, words: NDArray[np.intp]) -> Signatures:
         """[n] on which side of 64 random planes through its word's centre each descriptor lies."""
@@ -66,13 +81,13 @@ def learn(descriptors: Bytes, pictures: int) -> Vocabulary:
     data = descriptors.astype(np.float32)
     words = int(np.clip(len(data) // PER_WORD, 1, MAX_WORDS))
     if not len(data):
-        return Vocabulary(np.zeros((1, 128), np.float32), pictures)
+        data = np.zeros((1, 128), np.float32)
     top = _kmeans(data, max(1, round(words**0.5)), rng)
     branch = _distances(data, top).argmin(axis=1)
-    leaves = [
-        _kmeans(data[branch == b], max(1, round(words * float(np.mean(branch == b)))), rng) for b in np.unique(branch)
-    ]
-    return Vocabulary(np.concatenate(leaves)[:65_535], pictures)
+    used = np.unique(branch)
+    leaves = [_kmeans(data[branch == b], max(1, round(words * float(np.mean(branch == b)))), rng) for b in used]
+    starts = np.cumsum([0, *map(len, leaves)])
+    return Vocabulary(np.concatenate(leaves), top[used], starts, pictures)
 
 
 def _kmeans(data: Floats, k: int, rng: np.random.Generator, rounds: int = 8) -> Floats:
@@ -87,6 +102,10 @@ def _kmeans(data: Floats, k: int, rng: np.random.Generator, rounds: int = 8) -> 
         sums = np.add.reduceat(data[order], starts[filled], axis=0)
         centres[filled] = sums / counts[filled][:, None]
     return centres
+
+
+def _all(flat: Floats) -> NDArray[np.intp]:
+    return np.tile(np.arange(flat.shape[1]), (len(flat), 1))
 
 
 def _distances(data: Floats, centres: Floats) -> Floats:
