@@ -103,9 +103,10 @@ def backdrop(rng: random.Random, level: int, horizon: float) -> list[Shape]:
 
 def standing(rng: random.Random, horizon: float) -> Matrix:
     """Where a building stands and from where it is seen: unit square -> canvas units."""
-    width, height = rng.uniform(380, 460), rng.uniform(330, 400)
+    width = rng.uniform(370, 450)
+    height = width * rng.uniform(0.85, 0.89)
     left, base = rng.uniform(20, UNIT - width - 20), horizon + rng.uniform(40, 100)
-    shear, tilt = rng.uniform(-0.06, 0.06), rng.uniform(-0.12, 0.12)
+    shear, tilt = rng.uniform(-0.03, 0.03), rng.uniform(-0.06, 0.06)
     place = np.array([[width, 0, left], [0, height, base - height], [0, 0, 1]])
     view = np.array([[1, shear, -shear], [shear / 2, 1, 0], [tilt, 0, 1 - tilt / 2]])
     matrix: Matrix = place @ view
