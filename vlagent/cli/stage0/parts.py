@@ -6,12 +6,16 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from vlagent.agent.config import AgentConfig
+from vlagent.chat.base import Sampling
 from vlagent.cli.stage0.pictures import load_pool, make_pool
 from vlagent.cli.stage0.pieces import DIFFERENCES, GRID, pieces
-from vlagent.cli.stage0.rows import RowMaker
+from vlagent.cli.stage0.rows import TOOLS, RowMaker
+from vlagent.files import write_json
 from vlagent.model.chatml import Vocabulary
 from vlagent.model.tiny import TinySpec, make_policy
 from vlagent.randomness import rng_of
+from vlagent.render.sizing import LIMITS
 from vlagent.toy.lexicon import COLOURS, FIRST_PIECES, LEVELS, PLACE_KINDS, PLACE_NAMES, SECOND_PIECES, YEARS
 from vlagent.train.stage0.config import Phase, Stage0Config
 from vlagent.train.stage0.data import Row
@@ -86,6 +90,25 @@ def _join(config: Stage0Config, folder: Path, here: int) -> None:
         return draw
 
     train_join(_run(config, folder), draw_of, _vision_data(folder))
+    if here == 0:
+        for name in ("base", "trained"):
+            write_json(folder / name / "agent.json", tiny_agent(config.top_k))
+
+
+def tiny_agent(top_k: int) -> AgentConfig:
+    """How episodes have to run for a model of this stage: it knows these sizes, tools and layouts and no others.
+
+    Its prompt is `toy.world.SYSTEM_PROMPT`, which a toy world's manifest brings (`--short-prompt`).
+    """
+    return AgentConfig(
+        pixels=LIMITS["tiny"],
+        tools=TOOLS,
+        top_k=top_k,
+        max_turns=8,
+        max_tokens_turn=64,
+        max_tokens_total=640,
+        sampling=Sampling(temperature=1.0),
+    )
 
 
 def meanings(vocabulary: Vocabulary, level: int) -> Meanings:
