@@ -150,3 +150,29 @@ def test_a_spec_holds_the_schema_of_the_canonical_arguments() -> None:
     spec = spec_of(TOOLS["image_crop"])
     assert spec.name == "image_crop"
     assert set(spec.schema["required"]) == {"bbox", "image_index"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<think>so <answer>x</answer></think>",
+        "<think>a</think><think>b</think>",
+        "so </tool_response>",
+        "<think>a</think></answer>",
+    ],
+)
+def test_a_native_thought_that_holds_a_tag_or_comes_twice_costs_the_format(text: str) -> None:
+    native = get_dialect("openai-tools")
+    call = NativeCall("c", "text_search", '{"query": "x"}')
+    assert parse("<think>so</think>", "tool_calls", native, TOOLS, [], [call]).format_ok
+    parsed = parse(text, "tool_calls", native, TOOLS, [], [call])
+    assert parsed.call is not None
+    assert not parsed.format_ok
+    assert not parse(f"{text}Paris", "stop", native, TOOLS, []).format_ok
+
+
+@pytest.mark.parametrize("blank", ["", " \n", "\u200b", "\u00a0\u3000", "\u2060 \ufeff"])
+def test_a_thought_that_shows_nothing_is_empty(blank: str) -> None:
+    parsed = parse(f"<think>{blank}</think><answer>x</answer>", "stop", get_dialect("default"), TOOLS, [])
+    assert parsed.repairs == ("empty_think",)
+    assert not parsed.format_ok

@@ -6,6 +6,7 @@ Lenient in what is executed, strict in what is rewarded: every leniency is named
 
 from __future__ import annotations
 
+import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -29,6 +30,7 @@ _TAGGED_ANSWER = "The answer holds another protocol tag. Write only the answer b
 _TEXT_CALL = "A call was written as text. Call tools through the tool interface, or reply with the answer alone."
 _NO_REPLY = "The message is empty. Call a tool, or reply with the answer."
 _INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"
+_BLANK = string.whitespace + "\u00a0\u3000" + _INVISIBLE
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,7 @@ def _form_repairs(written: Written, dialect: Dialect) -> list[str]:
         "think_tag": bool(thoughts) and thoughts[0].tag != dialect.think,
         "unopened_think": bool(thoughts) and not thoughts[0].opened,
         "unclosed_think": bool(thoughts) and not thoughts[0].closed,
-        "empty_think": bool(thoughts) and not thoughts[0].body.strip(),
+        "empty_think": bool(thoughts) and not thoughts[0].body.strip(_BLANK),
         "tag_spelling": not all(block.exact for block in written.blocks),
         "closing_tag": not action.closed,
     }
@@ -164,9 +166,13 @@ def _read_native(written: Written, reader: CallReader, native_calls: Sequence[Na
     value = read_json(first.arguments, reader.repairs) if first.arguments.strip() else None
     call, arguments = reader.read_parts(first.name, value)
     repairs = tuple(reader.repairs)
-    thought = written.thoughts[0].body if written.thoughts else ""
-    clean = not repairs and not written.actions and not holds_tag(thought)
+    clean = not repairs and not written.actions and _thinks_plainly(written) and not holds_tag(written.outside)
     return Parsed(call=call, arguments=arguments, repairs=repairs, format_ok=clean)
+
+
+def _thinks_plainly(written: Written) -> bool:
+    """One thought at most, without a tag inside."""
+    return len(written.thoughts) <= 1 and not any(holds_tag(thought.body) for thought in written.thoughts)
 
 
 def _native_answer(written: Written, reader: CallReader) -> Parsed:
@@ -187,4 +193,4 @@ def _whole_answer(written: Written) -> Parsed:
         raise WrongCall(_NO_REPLY)
     if holds_tag(answer):
         raise WrongCall(_TAGGED_ANSWER)
-    return Parsed(answer=answer, format_ok=True)
+    return Parsed(answer=answer, format_ok=_thinks_plainly(written))

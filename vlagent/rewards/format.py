@@ -31,6 +31,7 @@ def format_reward(trajectory: Trajectory) -> tuple[float, str]:
 def _problem(turn: Turn, number: int) -> str:
     if turn.error is not None:
         return f"turn {number} is invalid"
-    if turn.repairs:
-        return f"turn {number} was repaired: {', '.join(turn.repairs)}"
-    return "" if turn.format_ok else f"turn {number} is out of form"
+    if turn.format_ok:  # some repairs cost nothing: the parser knows which
+        return ""
+    why = f"was repaired: {', '.join(turn.repairs)}" if turn.repairs else "is out of form"
+    return f"turn {number} {why}"
