@@ -2,25 +2,48 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from vlagent.errors import UserError
+from vlagent.errors import PermanentError, UserError
 
 R = TypeVar("R", bound=BaseModel)
+LOCK = ".lock"
+_DISK_FAILS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
+"""The machine's failures; any other refusal to write (no permission, a file in the way) is the user's to mend."""
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        if error.errno in _DISK_FAILS:
+            raise PermanentError("disk", f"{path} cannot be written ({reason})") from error
+        raise UserError(f"{path}: cannot be written ({reason}); choose another folder") from error
 
 
 def write_atomic(path: Path, data: bytes | str) -> None:
-    """Write a file so that a reader sees the old or the new content, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    raw = data.encode() if isinstance(data, str) else data
+    """Write a file so that a reader sees the old or the new content, never a part.
+
+    Raises `ServiceError` where the disk is full or fails, `UserError` where the place cannot be written.
+    """
+    with _writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _replace(path, data.encode() if isinstance(data, str) else data)
+
+
+def _replace(path: Path, raw: bytes) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -34,6 +57,23 @@ def write_atomic(path: Path, data: bytes | str) -> None:
         raise
 
 
+@contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Hold a folder's lock. `UserError` where another process holds it; a killed holder leaves nothing behind."""
+    import fcntl
+
+    with _writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise UserError(f"{folder}: another process is writing here; wait for its end, or choose another one") from None
+    finally:
+        os.close(lock)
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write a record or plain JSON value, indented."""
     if isinstance(value, BaseModel):
@@ -45,23 +85,45 @@ def write_json(path: Path, value: Any) -> None:
 def read_json(path: Path) -> Any:
     """Read a JSON file; a user's broken file is one clear line."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        return _value(path.read_bytes().decode("utf-8-sig"))
+    except OSError as error:
+        raise UserError(f"{path}: {_why_unreadable(error)}") from None
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not JSON ({error})") from None
 
 
+def _value(text: str) -> Any:
+    """The value of a JSON text. Lone surrogates (half an emoji) become question marks: nothing could write them."""
+    value = json.loads(text)
+    if "\\ud" not in text.lower():
+        return value
+    return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+
+
+def _why_unreadable(error: OSError) -> str:
+    return "no such file" if isinstance(error, FileNotFoundError) else (error.strerror or str(error)).lower()
+
+
 def append_jsonl(path: Path, *records: BaseModel | dict[str, Any]) -> None:
-    """Append records, a line each, in one write. A torn last line of an earlier kill is cut off first."""
+    """Append records, a line each, in one write. A torn last line of an earlier kill is cut off first.
+
+    Raises like `write_atomic`.
+    """
     lines = "".join(
         (r.model_dump_json() if isinstance(r, BaseModel) else json.dumps(r, ensure_ascii=False)) + "\n" for r in records
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab+") as file:
-        _cut_torn_line(file)
-        file.write(lines.encode())
-        file.flush()
+    with _writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab+", buffering=0) as file:
+            _cut_torn_line(file)
+            _write_whole(file, lines.encode())
+
+
+def _write_whole(file: Any, raw: bytes) -> None:
+    """All of it or an error: a full disk takes a part and says so only at the next try."""
+    rest = memoryview(raw)
+    while rest:
+        rest = rest[file.write(rest) :]
 
 
 def _cut_torn_line(file: Any) -> None:
@@ -89,22 +151,25 @@ def iter_jsonl(path: Path, *, ours: bool = False) -> Iterator[dict[str, Any]]:
     With `ours`, the file is one that we append to: a torn last line (a kill in mid-write) is skipped.
     """
     try:
-        file = path.open(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
+        file = path.open("rb")
+    except OSError as error:
+        raise UserError(f"{path}: {_why_unreadable(error)}") from None
     with file:
         for number, line in enumerate(file, 1):
-            if ours and not line.endswith("\n"):
+            if ours and not line.endswith(b"\n"):
                 return
-            if not line.strip():
-                continue
-            try:
-                value = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise UserError(f"{path}:{number}: not JSON ({error})") from None
-            if not isinstance(value, dict):
-                raise UserError(f"{path}:{number}: a JSON object is expected, this is {type(value).__name__}")
-            yield value
+            if line.strip():
+                yield _object(line, f"{path}:{number}")
+
+
+def _object(line: bytes, where: str) -> dict[str, Any]:
+    try:
+        value = _value(line.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{where}: not JSON ({error})") from None
+    if not isinstance(value, dict):
+        raise UserError(f"{where}: a JSON object is expected, this is {type(value).__name__}")
+    return value
 
 
 def read_records(path: Path, kind: type[R]) -> Iterator[R]:

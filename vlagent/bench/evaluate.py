@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +15,8 @@ from vlagent.agent.store import write_trajectory
 from vlagent.bench.config import EvalConfig
 from vlagent.bench.runs import Book, open_book
 from vlagent.bench.summary import Summary, summarise
-from vlagent.files import write_json
+from vlagent.errors import VlagentError
+from vlagent.files import only_writer, write_json
 from vlagent.rewards.judge import Judge
 from vlagent.rewards.rubric import outcome_of
 from vlagent.types import EvalRow, Outcome, Sample, Trajectory
@@ -57,18 +58,39 @@ async def evaluate(
     """Play and score what the run folder does not hold yet; writes rows.jsonl and summary.json.
 
     A folder that holds a part of the same evaluation is gone on with: finished episodes are never played again, failed
-    and stopped ones are. Raises `UserError` where the folder belongs to another configuration or to other samples.
+    and stopped ones are. Raises `UserError` where the folder belongs to another configuration or to other samples, is
+    being written by another process or cannot be written, and `ServiceError` where the disk is full.
     """
-    book = open_book(run, config, samples)
-    course = _Course(book, config, judge, watcher or Watcher(), len(book.planned))
+    with only_writer(run), _first_of_group():
+        return await _go_on(open_book(run, config, samples), config, agent, judge, watcher or Watcher())
+
+
+@contextmanager
+def _first_of_group() -> Iterator[None]:
+    """Tasks fail as a group; what a caller may want to catch is raised by itself, a bug stays with its group."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        known, bugs = group.split(VlagentError)
+        if known is None or bugs is not None:
+            raise
+        raise _first(known) from None
+
+
+def _first(error: BaseException) -> BaseException:
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+
+
+async def _go_on(book: Book, config: EvalConfig, agent: Agent, judge: Judge | None, watcher: Watcher) -> Evaluation:
+    course = _Course(book, config, judge, watcher, len(book.planned))
     if course.watcher.on_start:
         course.watcher.on_start(course.planned - len(book.to_play()) - len(book.unscored), course.planned)
     await course.score_left_overs()
     if not course.watcher.stop.is_set():
         await course.play(agent)
     book.compact()
-    summary = summarise(run)
-    write_json(run / "summary.json", summary)
+    summary = summarise(book.run)
+    write_json(book.run / "summary.json", summary)
     ended: Literal["stopped", "failures", "complete"] = "stopped" if course.watcher.stop.is_set() else "complete"
     return Evaluation(summary, "failures" if course.too_many() else ended, course.last_failure)
 

@@ -70,12 +70,17 @@ def open_book(run: Path, config: EvalConfig, samples: Sequence[Sample]) -> Book:
     if (run / "config.json").exists():
         check_same(read_config(run), config, run)
         _check_samples(run, samples)
-    elif run.is_dir() and any(run.iterdir()):
+    elif run.is_dir() and any(path for path in run.iterdir() if not _is_start_of_run(path)):
         raise UserError(f"{run}: this folder holds something else; choose an empty one for --run")
     else:
         write_atomic(run / "samples.jsonl", "".join(sample.model_dump_json() + "\n" for sample in samples))
         write_json(run / "config.json", config)
     return read_book(run, samples, config.k)
+
+
+def _is_start_of_run(path: Path) -> bool:
+    """What a kill before the first config.json leaves; hidden files are our lock and half-written files."""
+    return path.name in ("samples.jsonl", "images") or path.name.startswith(".")
 
 
 def read_book(run: Path, samples: Sequence[Sample], k: int) -> Book:
