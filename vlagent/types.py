@@ -138,6 +138,8 @@ class Observation(Record):
     fault: Fault | None = None
     degraded: bool = False
     """Some part of the service failed, the rest is usable (a page or a summary is missing)."""
+    own_words: bool = False
+    """The text is the environment's (refused, edited, too long), not a tool's: every dialect shows it as it stands."""
     hits: tuple[Hit, ...] = ()
     """The raw results behind the text, for dialects that lay them out themselves and for reports."""
     latency_s: float = 0.0

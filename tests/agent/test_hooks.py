@@ -6,11 +6,27 @@ import asyncio
 
 import pytest
 
-from tests.agent.parts import Cut, Policy, Shelf, answer, call, last_text, lines, make_agent, picture, sample
+from tests.agent.parts import (
+    Cut,
+    Policy,
+    Shelf,
+    Twins,
+    answer,
+    call,
+    last_text,
+    lines,
+    make_agent,
+    picture,
+    sample,
+    turn_of,
+)
+from vlagent.agent.episode import Episode
 from vlagent.agent.hooks import Allow, Edit, Refuse, Stop
 from vlagent.agent.loop import run_agent
+from vlagent.chat.base import ChatReply, ChatRequest
 from vlagent.errors import UserError
-from vlagent.types import Call, StopReason
+from vlagent.render.dialects import DIALECTS
+from vlagent.types import Call, StopReason, Turn
 
 SEARCH = call("text_search", query="castor")
 
@@ -103,3 +119,55 @@ async def test_an_answer_is_not_a_call_and_asks_nobody():
     hook = Hook(Stop())
     trajectory = await run_agent(make_agent(Policy(lines(answer("x"))), Shelf(), hook=hook), sample())
     assert (trajectory.stop, hook.asked) == (StopReason.ANSWERED, [])
+
+
+CROPPED = Call(name="image_crop", arguments={"bbox": [0.0, 0.0, 500.0, 500.0], "image_index": 0})
+LOOKED_UP = Call(name="image_search", arguments={"image_index": 0})
+
+
+def plays(dialect: str, first: Call):
+    """A policy that makes one call in a dialect's wire form, and then answers."""
+    turns = (Turn(text="", think="so", call=first, native_id="c"), Turn(text="", think="so", answer="x"))
+
+    def decide(request):
+        said = DIALECTS[dialect].assistant(turns[turn_of(request)], ["input"])
+        return ChatReply(said.text, "tool_calls" if said.calls else "stop", calls=said.calls)
+
+    return Policy(decide)
+
+
+def words_after(request, before: int) -> str:
+    return "\n".join(message.text for message in request.messages[before:])
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("wanted", [CROPPED, LOOKED_UP], ids=["crop", "search"])
+async def test_the_words_of_the_environment_reach_the_model_in_every_dialect(tmp_path, dialect, wanted):
+    photo, shown = picture(tmp_path), picture(tmp_path, "thumb.png")
+    tools = (Cut(), Twins(shown))
+    size = await tokens_before_the_result(tmp_path, dialect, wanted)
+    cases = {
+        "not allowed today": {"hook": Hook(Refuse("not allowed today"))},
+        "changed by budget": {"hook": Hook(Edit(wanted, by="budget"))},
+        "too long to be shown": {"max_tokens_total": size + 110, "max_tokens_turn": 64},
+    }
+    for words, setting in cases.items():
+        model = plays(dialect, wanted)
+        trajectory = await run_agent(make_agent(model, *tools, dialect=dialect, **setting), sample(images=(photo,)))
+        assert trajectory.stop is StopReason.ANSWERED, words
+        told = words_after(model.requests[1], len(model.requests[0].messages) + 1)
+        assert words in told
+        pictures = [image for message in model.requests[1].messages for image in message.images]
+        assert len(pictures) == (2 if "changed" in words else 1)
+
+
+async def tokens_before_the_result(folder, dialect: str, wanted: Call) -> int:
+    """The episode's size once the call is written."""
+    agent = make_agent(
+        plays(dialect, wanted), Cut(), Twins(picture(folder, "thumb.png")), dialect=dialect, hook=Hook(Stop())
+    )
+    episode = Episode.begin(agent, sample(images=(picture(folder),)), 0)
+    episode.ask()
+    reply = await agent.model.complete(ChatRequest(tuple(episode.messages)))
+    episode.hear(Turn(text=reply.text), reply)
+    return episode.ledger.total

@@ -294,4 +294,4 @@ def _schema(arguments: type[Arguments]) -> dict[str, Any]:
 
 
 def _without_content(observation: Observation) -> Observation:
-    return observation.model_copy(update={"text": TOO_LONG, "images": (), "hits": (), "sources": ()})
+    return observation.model_copy(update={"text": TOO_LONG, "own_words": True, "images": (), "hits": (), "sources": ()})

@@ -165,7 +165,7 @@ async def _act(episode: Episode, parsed: Parsed) -> Observation | Ending:
     if isinstance(decision, Stop):
         return Ending(StopReason.STOPPED_BY_USER, decision.reason)
     if isinstance(decision, Refuse):
-        return Observation(text=f"The call was refused: {decision.reason}")
+        return Observation(text=f"The call was refused: {decision.reason}", own_words=True)
     if isinstance(decision, Edit):
         return await _run_edited(episode, decision)
     return await _run(episode, call, arguments)
@@ -183,7 +183,8 @@ async def _run_edited(episode: Episode, edit: Edit) -> Observation:
     said = f"The call was changed by {edit.by} to {edit.call.name} {json.dumps(edit.call.arguments)}."
     # The model did not write this call, so nothing about it is the model's fault.
     fault = None if observation.fault is Fault.MODEL else observation.fault
-    return observation.model_copy(update={"text": f"{said}\n{observation.text}", "fault": fault})
+    text = f"{said}\n{observation.text}"
+    return observation.model_copy(update={"text": text, "own_words": True, "fault": fault})
 
 
 async def _run(episode: Episode, call: Call, arguments: Arguments) -> Observation:

@@ -139,7 +139,7 @@ class Dialect:
         if self.native:
             return _native_messages(text, pictures, native_id, tail)
         body = [TextPart(text), *pictures]
-        if self.words_results and call is not None and call.name == "image_search" and observation.hits:
+        if self._words_result(observation) and call is not None and call.name == "image_search" and observation.hits:
             titles = [layout.one_line(self._safe(hit.source.title)) for hit in observation.hits]
             body = layout.interleaved(observation.hits, titles, images)
         framed = [TextPart("<tool_response>\n"), *body, TextPart(f"\n</tool_response>{tail}")]
@@ -238,9 +238,12 @@ class Dialect:
         text = self._safe(observation.text)
         if observation.fault is not None:
             return f"Error: {layout.one_line(text).removeprefix('Error: ')}"
-        if not self.words_results or call is None:
+        if not self._words_result(observation) or call is None:
             return text
         return ours.RESULT_LINES.get(call.name, text)
+
+    def _words_result(self, observation: Observation) -> bool:
+        return self.words_results and not observation.own_words
 
     def _safe(self, text: str) -> str:
         return neutralise(text, self.specials)
