@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import cv2
 import numpy as np
+from pydantic import Field
 
 from vlagent import images
 from vlagent.errors import ServiceError, UserError
@@ -41,6 +44,7 @@ class PictureOptions(Record):
     """Glob patterns of file names or paths to leave out."""
     commit_every: int = 64
     """Pictures between two commits: what a kill can cost."""
+    threads: int = Field(default_factory=lambda: min(8, os.cpu_count() or 1))
 
 
 def index_images(
@@ -64,8 +68,9 @@ def index_images(
         raise UserError(f"{names}: no picture to index (JPEG, PNG, WebP, GIF, BMP, TIFF, HEIC, AVIF)")
     cv2.setNumThreads(1)
     with writing(folder, Marker(kind="images", version=VERSION), rebuild=rebuild) as ledger:
-        run = _Run(ledger, PictureStore(ledger.connection, folder), captions, options)
-        report = run.refresh(found, sources, progress or (lambda *_: None))
+        store = PictureStore(ledger.connection, folder)
+        run = _Run(ledger, store, captions, options, progress or (lambda *_: None))
+        report = run.refresh(found, sources)
     return report.model_copy(update={"seconds": time.monotonic() - started})
 
 
@@ -82,11 +87,13 @@ class _Run:
     store: PictureStore
     captions: Captions
     options: PictureOptions
+    progress: Progress
+    done: int = 0
     problems: dict[str, str] = field(default_factory=dict)
     looked: dict[str, tuple[ImageRef, Features] | None] = field(default_factory=dict)
     """Pictures that are yet to be stored; None cannot be read."""
 
-    def refresh(self, found: Walk, sources: Sequence[Path], progress: Progress) -> IndexReport:
+    def refresh(self, found: Walk, sources: Sequence[Path]) -> IndexReport:
         self.store.create()
         known = self.ledger.entries()
         todo = plan(known, found.files, sources)
@@ -95,12 +102,10 @@ class _Run:
         words = self._vocabulary(jobs, len(known) - len(todo.gone) + len(todo.new))
         for start in range(0, len(jobs), self.options.commit_every):
             batch = jobs[start : start + self.options.commit_every]
-            for i, file in enumerate(batch, start):
-                progress(i, len(jobs), shown(file))
-                if file not in self.looked:
-                    self._look_at(file)
+            for _ in self._look([file for file in batch if file not in self.looked], len(jobs)):
+                pass
             self._add(batch, words, found)
-        progress(len(jobs), len(jobs), "")
+        self.progress(len(jobs), len(jobs), "")
         after = self.ledger.entries()
         return IndexReport(
             files=len(after),
@@ -128,17 +133,21 @@ class _Run:
         words = self.store.vocabulary()
         if words and total <= GROWTH * max(words.pictures, 1):
             return words
-        sample = [*self.store.sample(SAMPLED), *self._look(jobs)]
+        sample = [*self.store.sample(SAMPLED), *self._look(evenly(jobs, SAMPLED), len(jobs))]
         words = learn(np.concatenate([np.zeros((0, 128), np.uint8), *sample]), total)
         with self.ledger.transaction():
             self.store.set_vocabulary(words)
         return words
 
-    def _look(self, jobs: list[str]) -> Iterator[np.ndarray]:
-        for file in evenly(jobs, SAMPLED):
-            features = self._look_at(file)
-            if features:
-                yield features[1].descriptors
+    def _look(self, files: list[str], total: int) -> Iterator[np.ndarray]:
+        """Look at some pictures, several at a time; yields their descriptors in the order of the files."""
+        with ThreadPoolExecutor(self.options.threads) as pool:
+            for file, seen in zip(files, pool.map(self._features, files), strict=True):
+                self.progress(self.done, total, shown(file))
+                self.done += 1
+                self.looked[file] = seen
+                if seen:
+                    yield seen[1].descriptors
 
     def _add(self, batch: list[str], words: Vocabulary, found: Walk) -> None:
         """Store some pictures and their ledger entries in one transaction."""
@@ -154,10 +163,6 @@ class _Run:
     def _entry(self, file: str, found: Walk) -> Entry:
         state = found.files[file]
         return Entry(state.st_size, state.st_mtime_ns, digest(file), parts=1, done=True)
-
-    def _look_at(self, file: str) -> tuple[ImageRef, Features] | None:
-        self.looked[file] = self._features(file)
-        return self.looked[file]
 
     def _features(self, file: str) -> tuple[ImageRef, Features] | None:
         try:

@@ -22,8 +22,10 @@ from vlagent.types import ImageRef
 Floats = NDArray[np.float32]
 Bytes = NDArray[np.uint8]
 
-SIDE = 512
+SIDE = 448
 """Pixels of the longer side at which a picture is looked at."""
+DETAIL_SIDE = 1024
+"""The same for a second, closer look."""
 SHORTEST = 160
 """A tiny crop is enlarged so that its shorter side has at least this many pixels (if the longer one allows it)."""
 KEPT = 600

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from vlagent.errors import PermanentError, UserError
 from vlagent.search.base import ImageQuery
 from vlagent.search.ledger import check_marker
-from vlagent.search.picture_features import KEPT, SIDE, Features, Floats, extract, unpack_thumb
+from vlagent.search.picture_features import DETAIL_SIDE, KEPT, SIDE, Features, Floats, extract, unpack_thumb
 from vlagent.search.picture_store import VERSION, Loaded, PictureStore, read_only
 from vlagent.search.picture_words import Vocabulary, hamming
 from vlagent.search.verify import Match, same_picture, similarity
@@ -85,7 +85,7 @@ class PictureIndex:
                 return self._known[key][: query.top_k]
         hits = self._find(extract(ref))
         if not hits and max(ref.width, ref.height) > 1.2 * SIDE:
-            hits = self._find(extract(ref, side=2 * SIDE, kept=3 * KEPT))
+            hits = self._find(extract(ref, side=DETAIL_SIDE, kept=3 * KEPT))
         with self._lock:
             self._known[key] = hits
             if len(self._known) > REMEMBERED:

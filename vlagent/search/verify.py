@@ -12,12 +12,9 @@ from vlagent.search.picture_features import Bytes, Features, Floats
 
 TOLERANCE = 6.0
 """Pixels of the picture's working copy by which a corner may miss its place."""
-SURE = 10
-"""Corners in place that confirm a picture whatever its pixels say (light, an inscription, a paste-over)."""
-ENOUGH = 5
-"""Corners in place that confirm a picture whose pixels agree too."""
-AGREE = 0.6
-"""Correlation of pixels that counts as agreement."""
+PROOFS = ((30, -1.0), (12, 0.2), (5, 0.6))
+"""Corners in place, and the correlation of pixels that confirms a picture with so many: thirty need no other proof
+(light, an inscription, a paste-over); five could be chance unless the pixels agree too."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +39,10 @@ def similarity(
         return None
     inside = mask.ravel().astype(bool)
     corners = _distinct(here[inside], there[inside])
-    if corners < ENOUGH:
+    if corners < PROOFS[-1][0]:
         return None
     correlation = _correlation(looks, matrix, size, thumb)
-    if corners < SURE and correlation < AGREE:
+    if not any(corners >= enough and correlation >= agree for enough, agree in PROOFS):
         return None
     return Match(picture, corners / (corners + 20) * (0.5 + 0.5 * max(correlation, 0.0)), corners, correlation)
 
