@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import tomllib
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,7 +28,8 @@ def load_config(kind: type[C], path: Path | None, overrides: list[str] | None = 
 
 
 def make_config(kind: type[C], table: dict[str, Any], overrides: list[str] | None = None) -> C:
-    """Override and validate values that are read already; `table` is changed by the overrides."""
+    """Override and validate values that are read already; `table` stays as it is."""
+    table = copy.deepcopy(table)
     for text in overrides or []:
         _override(table, text)
     try:
@@ -60,4 +62,5 @@ def _first_problem(kind: type[BaseModel], error: ValidationError) -> str:
     key = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         return f"{key}: unknown key; known at the top are {', '.join(kind.model_fields)}"
-    return f"{key} = {first['input']!r}: {first['msg']}"
+    said = first["msg"].removeprefix("Value error, ")
+    return f"{key} = {first['input']!r}: {said}" if key else said
