@@ -12,6 +12,7 @@ from typing import Any
 
 from vlagent.errors import UserError
 
+HELP = "index a folder of documents or pictures"
 EPILOG = """examples:
   vlagent index text ~/papers ~/notes.md search
   vlagent index images ~/photos search

@@ -14,8 +14,8 @@ _UNSEEN = ("script", "style", "noscript", "template", "svg", "head")
 def page_text(html: str) -> tuple[str, str]:
     """Title and readable text of a page; either may be empty. Never raises on malformed markup."""
     import trafilatura
-    from lxml import etree  # type: ignore[import-untyped]
-    from lxml.html import HTMLParser, document_fromstring  # type: ignore[import-untyped]
+    from lxml import etree
+    from lxml.html import HTMLParser, document_fromstring
 
     try:
         parser = HTMLParser(encoding="utf-8", huge_tree=True)

@@ -19,7 +19,7 @@ from vlagent.search.captions import Captions
 from vlagent.search.ledger import Entry, IndexReport, Ledger, Marker, Plan, digest, plan, writing
 from vlagent.search.picture_features import Features, extract
 from vlagent.search.picture_store import VERSION, PictureStore, evenly
-from vlagent.search.picture_words import Vocabulary, learn
+from vlagent.search.picture_words import Vocabulary, learn, one_thread
 from vlagent.search.walk import Walk, shown, walk
 from vlagent.types import ImageRef, Record
 
@@ -70,7 +70,8 @@ def index_images(
     with writing(folder, Marker(kind="images", version=VERSION), rebuild=rebuild) as ledger:
         store = PictureStore(ledger.connection, folder)
         run = _Run(ledger, store, captions, options, progress or (lambda *_: None))
-        report = run.refresh(found, sources)
+        with one_thread():
+            report = run.refresh(found, sources)
     return report.model_copy(update={"seconds": time.monotonic() - started})
 
 

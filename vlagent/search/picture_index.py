@@ -24,7 +24,7 @@ from vlagent.search.base import ImageQuery
 from vlagent.search.ledger import check_marker
 from vlagent.search.picture_features import DETAIL_SIDE, KEPT, SIDE, Features, Floats, extract, unpack_thumb
 from vlagent.search.picture_store import VERSION, Loaded, PictureStore, read_only
-from vlagent.search.picture_words import Vocabulary, hamming
+from vlagent.search.picture_words import Vocabulary, hamming, one_thread
 from vlagent.search.verify import Match, same_picture, similarity
 from vlagent.search.walk import located, shown
 from vlagent.types import Hit, ImageRef, Source
@@ -83,9 +83,10 @@ class PictureIndex:
             if key in self._known:
                 self._known.move_to_end(key)
                 return self._known[key][: query.top_k]
-        hits = self._find(extract(ref))
-        if not hits and max(ref.width, ref.height) > 1.2 * SIDE:
-            hits = self._find(extract(ref, side=DETAIL_SIDE, kept=3 * KEPT))
+        with one_thread():
+            hits = self._find(extract(ref))
+            if not hits and max(ref.width, ref.height) > 1.2 * SIDE:
+                hits = self._find(extract(ref, side=DETAIL_SIDE, kept=3 * KEPT))
         with self._lock:
             self._known[key] = hits
             if len(self._known) > REMEMBERED:

@@ -8,10 +8,13 @@ Shape letters: n = descriptors, k = words.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
+from typing import Any, cast
 
 import numpy as np
+import threadpoolctl
 from numpy.typing import NDArray
 
 from vlagent.search.picture_features import Bytes, Floats
@@ -111,6 +114,16 @@ def _all(flat: Floats) -> NDArray[np.intp]:
 def _distances(data: Floats, centres: Floats) -> Floats:
     """[n, k] squared distances, less the part that is the same for all centres."""
     return np.asarray((centres * centres).sum(axis=1)[None, :] - 2.0 * (data @ centres.T), dtype=np.float32)
+
+
+def one_thread() -> AbstractContextManager[Any]:
+    """Small products are no faster on many threads, and the threads that wait for work burn the other cores."""
+    return cast(AbstractContextManager[Any], _pools().limit(limits=1, user_api="blas"))
+
+
+@cache
+def _pools() -> Any:
+    return threadpoolctl.ThreadpoolController()
 
 
 @cache
