@@ -14,8 +14,8 @@ _UNSEEN = ("script", "style", "noscript", "template", "svg", "head")
 def page_text(html: str) -> tuple[str, str]:
     """Title and readable text of a page; either may be empty. Never raises on malformed markup."""
     import trafilatura
-    from lxml import etree
-    from lxml.html import HTMLParser, document_fromstring
+    from lxml import etree  # type: ignore[import-untyped]
+    from lxml.html import HTMLParser, document_fromstring  # type: ignore[import-untyped]
 
     try:
         parser = HTMLParser(encoding="utf-8", huge_tree=True)
@@ -39,7 +39,7 @@ def _visible(tree: Any) -> str:
 
 
 def _collect(root: Any, pieces: list[str]) -> None:
-    from lxml import etree
+    from lxml import etree  # type: ignore[import-untyped]
 
     for event, element in etree.iterwalk(root, events=("start", "end")):
         if not isinstance(element.tag, str):
