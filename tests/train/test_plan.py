@@ -42,7 +42,7 @@ def test_the_7b_model_is_counted_from_its_configuration_alone(seven_b: Path) -> 
     assert parts["language"][0] == parts["language"][1] == 7_615_616_512
     assert plan.weights == 2 * 8_292_166_656
     assert plan.gradients == 2 * 7_615_616_512
-    assert plan.optimizer == 2 * plan.gradients
+    assert plan.optimizer == 10 * 7_615_616_512
     assert "ESTIMATE" in plan_table(plan)
 
 
@@ -54,7 +54,10 @@ def test_each_choice_that_saves_memory_is_seen(seven_b: Path) -> None:
     assert _parts(lora)["adapters"] == (28 * layer, 28 * layer)
     assert lora.optimizer < base.optimizer / 100
     assert _plan(seven_b, "model.gradient_checkpointing=false").activations > 5 * base.activations
-    assert _plan(seven_b, "model.dtype=float32").weights == 2 * base.weights
+    exact = _plan(seven_b, "model.dtype=float32")
+    assert exact.weights == exact.gradients + 4 * (8_292_166_656 - 7_615_616_512) == 2 * base.weights
+    assert exact.optimizer == 8 * 7_615_616_512
+    assert _plan(seven_b, "model.dtype=float32", "model.mixed_precision=bf16").weights == 3 * base.weights
     assert _plan(seven_b, "batch.micro_tokens=8192").logits == base.logits / 2
     assert _plan(seven_b, "model.freeze=[]").gradients > base.gradients
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -186,6 +187,18 @@ def test_validation_measures_loss_and_success_in_the_real_loop(tiny: Path, demo_
     assert checks[1]["validation_loss"] < checks[0]["validation_loss"]
     assert summary.success == 0.0
     assert len((tmp_path / "run/validation/step-000003/trajectories.jsonl").read_text().splitlines()) == 3
+
+
+def test_bfloat16_weights_learn_and_resume_to_the_same_bits(tiny: Path, demo_run: Path, tmp_path: Path) -> None:
+    changes = ("model.dtype=bfloat16", "epochs=4", "save.every=4", "save.keep=9")
+    summary = _train(tiny, demo_run, tmp_path / "run", *changes)
+    losses = [line["loss"] for line in _metrics(tmp_path / "run")]
+    assert losses[-1] < losses[0] - 0.5
+    before, weights = _metrics(tmp_path / "run"), _weights(Path(str(summary.model)))
+    for step in ("000012", "000008"):
+        shutil.rmtree(tmp_path / "run" / "checkpoints" / f"step-{step}")
+    train_sft(read_sft_config(tmp_path / "run"), resume=True)
+    assert (_metrics(tmp_path / "run"), _weights(Path(str(summary.model)))) == (before, weights)
 
 
 def test_only_the_newest_checkpoints_are_kept(tiny: Path, demo_run: Path, tmp_path: Path) -> None:

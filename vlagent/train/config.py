@@ -48,8 +48,9 @@ class ModelConfig(Record):
 
     path: str
     """A checkpoint folder."""
-    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
-    """Of the weights that are trained; with `mixed_precision` they are cast for the arithmetic only."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Of the weights; in bfloat16 the optimizer keeps what rounding takes. `mixed_precision` casts float32 weights for
+    the arithmetic only."""
     mixed_precision: Literal["no", "bf16", "fp16"] = "no"
     device: Literal["auto", "cpu"] = "auto"
     attention: Literal["sdpa", "eager", "flash_attention_2"] = "sdpa"

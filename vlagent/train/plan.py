@@ -1,6 +1,6 @@
 """What a run holds in memory, by part. An estimate: from the model's config alone, nothing is loaded.
 
-Bytes a weight: itself, and where it is trained a gradient and AdamW's two moments, all in the weights' dtype.
+Bytes a weight: itself, its copy where `mixed_precision` casts it, and where it is trained a gradient and AdamW's state.
 Activations are those of one forward pass of `micro_tokens` tokens at most (Korthikanti et al., arXiv 2205.05198,
 without dropout and with attention that never stores its matrix).
 """
@@ -19,7 +19,9 @@ from vlagent.train.config import ModelConfig, SftConfig
 from vlagent.train.parts import adapt, part_of
 from vlagent.types import Record
 
-BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+BYTES = {"float32": 4, "bfloat16": 2}
+STATE_BYTES = {"float32": 8, "bfloat16": 10}
+"""Two moments in float32; for bfloat16 also what rounding took."""
 GIB = 1 << 30
 
 
@@ -58,9 +60,9 @@ def plan_sft(config: SftConfig) -> Plan:
     trained = sum(part.trained for part in parts)
     return Plan(
         parts=parts,
-        weights=sum(part.weights for part in parts) * bytes_each,
+        weights=sum(part.weights for part in parts) * (bytes_each + (2 if config.model.mixed_precision != "no" else 0)),
         gradients=trained * bytes_each,
-        optimizer=2 * trained * bytes_each,
+        optimizer=trained * STATE_BYTES[config.model.dtype],
         activations=_activations(hf, config),
         logits=config.batch.micro_tokens // 2 * hf.get_text_config().vocab_size * 4 * 2,
     )

@@ -17,12 +17,13 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import DistributedDataParallelKwargs, broadcast_object_list
+from accelerate.utils import DistributedDataParallelKwargs, DistributedType, broadcast_object_list
 
 from vlagent.errors import UserError
 from vlagent.files import write_json
 from vlagent.model.load import Policy
 from vlagent.randomness import seed_of
+from vlagent.train.adamw import CompensatedAdamW
 from vlagent.train.batch import Mixture, Share, epoch_steps, prefetch, shares
 from vlagent.train.checkpoint import Position, checkpoints, drop_leftovers, read_checkpoint, write_checkpoint
 from vlagent.train.config import ModelConfig, OptimConfig, SftConfig, SourceConfig
@@ -56,18 +57,29 @@ def train_sft(config: SftConfig, *, resume: bool = False) -> SftSummary:
 
 def make_accelerator(config: ModelConfig) -> Accelerator:
     """Processes, device and precision. A part that sees no picture in some pass has weights without a gradient."""
-    unused = DistributedDataParallelKwargs(find_unused_parameters="vision" not in config.freeze)
-    return Accelerator(mixed_precision=config.mixed_precision, cpu=config.device == "cpu", kwargs_handlers=[unused])
+    options = DistributedDataParallelKwargs(
+        find_unused_parameters="vision" not in config.freeze, gradient_as_bucket_view=True
+    )
+    accelerator = Accelerator(
+        mixed_precision=config.mixed_precision, cpu=config.device == "cpu", kwargs_handlers=[options]
+    )
+    if accelerator.distributed_type in (DistributedType.FSDP, DistributedType.DEEPSPEED, DistributedType.MEGATRON_LM):
+        raise UserError(f"{accelerator.distributed_type.value}: sharded weights are not supported; launch without it")
+    return accelerator
 
 
-def make_optimizer(model: torch.nn.Module, config: OptimConfig) -> torch.optim.AdamW:
-    """AdamW over what is trained; only matrices decay."""
+def make_optimizer(model: torch.nn.Module, config: OptimConfig) -> torch.optim.Optimizer:
+    """AdamW over what is trained; only matrices decay. Fused on a GPU: no copies of the weights while it steps."""
     weights = list(trainable(model).values())
     groups = [
         {"params": [w for w in weights if w.dim() >= 2], "weight_decay": config.weight_decay},
         {"params": [w for w in weights if w.dim() < 2], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW([g for g in groups if g["params"]], lr=config.lr, betas=config.betas, eps=config.eps)
+    used = [group for group in groups if group["params"]]
+    if any(weight.dtype != torch.float32 for weight in weights):
+        return CompensatedAdamW(used, lr=config.lr, betas=config.betas, eps=config.eps)
+    fused = weights[0].device.type == "cuda" or None
+    return torch.optim.AdamW(used, lr=config.lr, betas=config.betas, eps=config.eps, fused=fused)
 
 
 class SftTrainer:
