@@ -51,7 +51,7 @@ class CompensatedAdamW(torch.optim.Optimizer):
         state["first"].lerp_(gradient, 1 - one)
         state["second"].mul_(two).addcmul_(gradient, gradient, value=1 - two)
         size = (state["second"] / (1 - two**count)).sqrt_().add_(group["eps"])
-        exact = weight.float().mul_(1 - group["lr"] * group["weight_decay"]).add_(state["lost"])
+        exact = weight.to(torch.float32, copy=True).mul_(1 - group["lr"] * group["weight_decay"]).add_(state["lost"])
         exact.addcdiv_(state["first"], size, value=-group["lr"] / (1 - one**count))
         weight.copy_(exact)
         state["lost"].copy_(exact.sub_(weight))
