@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,18 @@ def test_a_search_folder_is_checked(tmp_path: Path) -> None:
     assert finding("search index", search=tmp_path)[0] == "bad"
     (tmp_path / "note.md").write_text("# Title\nThe bridge opened in 1931.")
     index_text([tmp_path / "note.md"], tmp_path / "search")
-    assert finding("search index", search=tmp_path / "search") == ("ok", f"{tmp_path / 'search'} has text")
+    assert finding("search index", search=tmp_path / "search") == ("ok", f"{tmp_path / 'search'} has 1 passage")
+    (tmp_path / "note.md").write_text("")
+    index_text([tmp_path / "note.md"], tmp_path / "search")
+    state, detail = finding("search index", search=tmp_path / "search")
+    assert (state, "nothing in it" in detail) == ("bad", True)
+
+
+def test_a_package_that_is_there_but_cannot_be_imported_is_no_health(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "trafilatura", None)  # as where a package lacks one that it needs in turn
+    state, detail = finding("core packages")
+    assert state == "bad"
+    assert "trafilatura" in detail
 
 
 def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, requires, version
+from functools import cache
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires, version
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from rich.text import Text
 
 from vlagent import __version__
 from vlagent.cli.terminal import clean, console_for
-from vlagent.errors import ServiceError, UserError
+from vlagent.errors import PermanentError, ServiceError, UserError
 
 HELP = "what is installed, reachable, missing, and the fix"
 KEYS = (
@@ -97,6 +99,8 @@ def _core() -> Finding:
     missing = [name for name in names if not _installed(name)]
     if missing:
         return Finding("bad", "core packages", f"missing: {', '.join(missing)}", f"pip install {' '.join(missing)}")
+    if broken := [f"{name} ({why})" for name in names if (why := _why_unusable(name))]:
+        return Finding("bad", "core packages", f"cannot be used: {'; '.join(broken)}", "make setup, in a new .venv")
     return Finding("ok", "core packages", f"all {len(names)} installed")
 
 
@@ -105,6 +109,34 @@ def _installed(name: str) -> bool:
         return bool(version(name))
     except PackageNotFoundError:
         return False
+
+
+def _why_unusable(name: str) -> str:
+    """What stops an installed package from being imported, such as a package that it needs in turn; mostly nothing."""
+    for module in modules_of(name):
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            return str(error).splitlines()[0]
+    return ""
+
+
+def modules_of(name: str) -> list[str]:
+    """The public modules of an installed distribution; packaging spells `a_b` and `a-b` alike."""
+    return [
+        module
+        for module, owners in _owners().items()
+        if _plain(name) in map(_plain, owners) and module.isidentifier() and not module.startswith("_")
+    ]
+
+
+@cache
+def _owners() -> Mapping[str, list[str]]:
+    return packages_distributions()
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _formats() -> Finding:
@@ -177,7 +209,10 @@ def _index(folder: Path) -> Finding:
         from vlagent.search.open import open_search
 
         services = open_search(folder, published=False)
-        kinds = {"text": services.text, "pictures": services.images}
-        return f"{folder} has {' and '.join(name for name, service in kinds.items() if service)}"
+        kinds: dict[str, Any] = {"passage": services.text, "picture": services.images}
+        sizes = {name: len(service) for name, service in kinds.items() if service is not None}
+        if not any(sizes.values()):
+            raise PermanentError(str(folder), "an index with nothing in it")
+        return f"{folder} has {' and '.join(f'{size:,} {name}' for name, size in sizes.items())}"
 
     return _tried("search index", attempt, "make it again: vlagent index text|images SRC... DIR")
