@@ -2,7 +2,9 @@ import pytest
 
 from tests.data.files import row, write_picture, write_rows
 from vlagent.data.manifest import load_samples
+from vlagent.data.rows import with_unique_ids
 from vlagent.errors import UserError
+from vlagent.types import Sample
 
 
 @pytest.fixture
@@ -135,3 +137,19 @@ def test_an_empty_or_absent_file_is_the_users_error(tmp_path):
         load_samples(tmp_path / "none.jsonl")
     with pytest.raises(UserError, match="is expected"):
         load_samples(write_picture(tmp_path / "a.png"))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [("a", "s"), ("a", "s"), ("a~2", "s")],
+        [("a~2", "s"), ("a", "s"), ("a", "s")],
+        [("a", "s"), ("a", "t"), ("s/a", "u")],
+        [("s/a", "u"), ("a", "s"), ("a", "t"), ("a", "s"), ("s/a~2", "u")],
+    ],
+)
+def test_no_two_samples_ever_share_an_id(given):
+    samples = [Sample(id=name, source=source, question="q") for name, source in given]
+    ids = [sample.id for sample in with_unique_ids(samples)]
+    assert len(set(ids)) == len(ids)
+    assert [sample.id for sample in with_unique_ids(samples)] == ids

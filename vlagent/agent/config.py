@@ -28,9 +28,9 @@ class AgentConfig(Record):
     """New tokens of one turn."""
     max_tokens_total: int = Field(default=32768, ge=1)
     """Tokens of the whole trajectory: prompt, pictures, turns and observations."""
-    time_limit_s: float | None = Field(default=None, gt=0)
+    time_limit_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Wall time of an episode, waiting for a slot included, the hook's thinking excluded."""
-    budget_usd: float | None = Field(default=None, gt=0)
+    budget_usd: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Of one episode, by the cost that the model reports."""
     max_invalid: int = Field(default=3, ge=1)
     """Invalid actions in a row that end the episode."""

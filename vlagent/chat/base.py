@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from pydantic import Field
+
 from vlagent.randomness import Key
 from vlagent.types import FinishReason, ImageRef, Record, Tokens, Usage
 
@@ -12,11 +14,12 @@ from vlagent.types import FinishReason, ImageRef, Record, Tokens, Usage
 class Sampling(Record):
     """How tokens are drawn. None leaves the engine's own default."""
 
-    temperature: float = 0.0
-    top_p: float | None = None
-    top_k: int | None = None
-    presence_penalty: float | None = None
-    max_tokens: int = 8192
+    temperature: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    top_k: int | None = Field(default=None, ge=-1)
+    """-1 and 0 are all tokens, as engines take it."""
+    presence_penalty: float | None = Field(default=None, allow_inf_nan=False)
+    max_tokens: int = Field(default=8192, ge=1)
     """New tokens of one reply."""
 
 

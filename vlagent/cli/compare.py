@@ -77,7 +77,7 @@ def _print_lists(comparison: Comparison, limit: int, console: Console) -> None:
     if comparison.unpaired:
         console.print(f"\nNot compared ({len(comparison.unpaired)}):")
     for each in comparison.unpaired[:limit]:
-        console.print(f"  {each.suite} {each.sample_id}: {each.why}")
+        console.print(f"  {one_line(f'{each.suite} {each.sample_id}: {each.why}')}")
     if len(comparison.unpaired) > limit:
         console.print(f"  and {len(comparison.unpaired) - limit} more; see --list or --json")
 
@@ -85,7 +85,7 @@ def _print_lists(comparison: Comparison, limit: int, console: Console) -> None:
 def _line(flip: Flip) -> str:
     said = f"{_short(flip.first_answer)} -> {_short(flip.second_answer)}, accepted: {_short(' | '.join(flip.answers))}"
     change = "" if {flip.first, flip.second} == {0.0, 1.0} else f" ({flip.first:.2f} -> {flip.second:.2f})"
-    return f"{flip.suite} {flip.sample_id}{change}: {said}"
+    return one_line(f"{flip.suite} {flip.sample_id}{change}: {said}")
 
 
 def _short(text: str | None, limit: int = 60) -> str:

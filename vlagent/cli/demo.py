@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Make the world, run the policies, print the table, write the pages."""
     folder = args.folder or Path("runs") / f"demo-{time.strftime('%Y%m%d-%H%M%S')}"
-    per_kind = args.per_kind or (QUICK_PER_KIND if args.quick else PER_KIND)
+    per_kind = (QUICK_PER_KIND if args.quick else PER_KIND) if args.per_kind is None else args.per_kind
     if per_kind < 1:
         raise UserError(f"--per-kind {per_kind}: at least 1")
     console = console_for(sys.stdout)

@@ -118,12 +118,16 @@ def prepare(args: argparse.Namespace) -> Prepared:
     dialect = config.agent.dialect
     model = open_model(config.model, config.base_url, samples=samples, dialect=dialect, attempts=config.attempts)
     config = config.model_copy(update={"model": config.model or model.name})
+    tools = make_tools(_needed_tools(config.agent, search), search=search)
+    known = dict.fromkeys((*config.agent.tools, *tools))
+    if unused := [name for name in config.tool_limits if name not in known]:
+        raise UserError(f"--tool-limit {unused[0]}: the run has no such tool; it has {', '.join(known)}")
     if (folder / "config.json").exists():
         check_same(read_config(folder), config, folder)
     agent = Agent(
         model=model,
         config=config.agent,
-        tools=make_tools(_needed_tools(config.agent, search), search=search),
+        tools=tools,
         search=search,
         folder=folder / "images",
     )
@@ -192,7 +196,7 @@ def _agent_values(args: argparse.Namespace) -> dict[str, Any]:
 
 def _tool_limit(text: str) -> tuple[str, int]:
     name, _, number = text.partition("=")
-    if not name or not number.isdigit() or int(number) < 1:
+    if not name or not number.isdecimal() or int(number) < 1:
         raise UserError(f"--tool-limit {text}: write it as TOOL=N with N of at least 1")
     return name, int(number)
 
@@ -248,7 +252,9 @@ async def _evaluate(prepared: Prepared) -> Evaluation:
     watcher = Watcher()
     _stop_on_interrupt(watcher.stop)
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=console_for(sys.stderr), transient=True) as progress:
+    console = console_for(sys.stderr)
+    shown = (*columns, TimeRemainingColumn())
+    with Progress(*shown, console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task("", total=None)
         tally = {"right": 0, "failed": 0}
 
@@ -303,4 +309,4 @@ def _say_how_it_ended(result: Evaluation, run: Path) -> None:
 
 
 def _warn(text: str) -> None:
-    print(f"vlagent: {text}", file=sys.stderr)
+    print(f"vlagent: {one_line(text)}", file=sys.stderr)

@@ -10,6 +10,7 @@ import argparse
 import importlib
 import os
 import sys
+from typing import NoReturn
 
 from vlagent import __version__
 from vlagent.errors import ServiceError, UserError
@@ -30,9 +31,16 @@ VERBS = {
 """Verb -> its line in --help; the module is `vlagent.cli.<verb>`."""
 
 
+class _Parser(argparse.ArgumentParser):
+    """A mistake is one line, like every other of the user's; the usage is a `--help` away."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message} (see {self.prog} --help)")
+
+
 def build_parser(argv: list[str]) -> argparse.ArgumentParser:
     """A parser that knows every verb's name but loads only the one that is called."""
-    parser = argparse.ArgumentParser(prog="vlagent", description="An agent that looks, thinks, crops and searches.")
+    parser = _Parser(prog="vlagent", description="An agent that looks, thinks, crops and searches.")
     parser.add_argument("--version", action="version", version=f"vlagent {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     called = next((word for word in argv if not word.startswith("-")), None)
@@ -49,6 +57,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run one verb; a user's error and a service's failure are one line each, a bug keeps its traceback."""
     words = sys.argv[1:] if argv is None else argv
     try:
+        _refuse_broken_letters(words)
         args = build_parser(words).parse_args(words)
         code: int = args.run_verb(args)
     except UserError as error:
@@ -64,6 +73,15 @@ def main(argv: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return code
+
+
+def _refuse_broken_letters(words: list[str]) -> None:
+    """Paths and questions are kept as JSON, which holds no bytes outside UTF-8."""
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise UserError(f"{word!r} is not UTF-8: rename the file, or set the terminal to UTF-8") from None
 
 
 def _say(error: Exception) -> None:

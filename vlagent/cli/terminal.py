@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 
 from vlagent.types import Source
 
@@ -44,6 +45,13 @@ def describe(source: Source) -> str:
     return f"{title}  {one_line(place)}{page}" if place and title != place else f"{one_line(place) or title}{page}"
 
 
+class _CleanConsole(Console):
+    """Whatever is printed as a `str`, a table's cells and titles too, is cleaned; a `Text` is its maker's matter."""
+
+    def render_str(self, text: str, **style: Any) -> Text:
+        return super().render_str(clean(text), **style)
+
+
 def console_for(stream: Any) -> Console:
-    """A console that prints text as it is: no markup, no emoji codes, no guessed colours."""
-    return Console(file=stream, markup=False, emoji=False, highlight=False, soft_wrap=not stream.isatty())
+    """A console that prints text as it is: no markup, no emoji codes, no guessed colours, no control characters."""
+    return _CleanConsole(file=stream, markup=False, emoji=False, highlight=False, soft_wrap=not stream.isatty())

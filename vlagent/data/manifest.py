@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from vlagent.data.hr_mmsearch import as_row, is_hr_mmsearch, read_side_file
+from vlagent.data import hr_mmsearch, plain
 from vlagent.data.rows import Origin, Pictures, read_row, with_unique_ids
 from vlagent.data.tables import TABLES, iter_table
 from vlagent.errors import UserError
@@ -46,7 +46,7 @@ class Entry(_Foreign):
     """The file of rows."""
     length: int | None = None
     """Rows that the file should have."""
-    repeat_time: float = Field(default=1.0, ge=0)
+    repeat_time: float = Field(default=1.0, ge=0, le=1000, allow_inf_nan=False)
     """How often each row is used; the fraction is a seeded sample."""
     reward_fn: tuple[str, ...] = ()
     unused_reward_fn: tuple[str, ...] = ()
@@ -109,6 +109,8 @@ def load_samples(
     `limit` takes the first rows of each data set; `side` is HR-MMSearch's file of cached image searches. `UserError`
     names what is missing; `warn` is told of a length that differs from the file.
     """
+    if limit is not None and limit < 1:
+        raise UserError(f"limit = {limit}: at least 1")
     path, names = _split(str(spec))
     pictures = Pictures()
     samples: list[Sample] = []
@@ -172,9 +174,11 @@ def _read(origin: Origin, pictures: Pictures, side: Path | None, limit: int | No
     for number, row in enumerate(_rows(origin.file), 1):
         if limit is not None and number > limit:
             break
-        if is_hr_mmsearch(row):
-            cached = read_side_file(origin.file, side) if cached is None else cached
-            row = as_row(row, cached)
+        if hr_mmsearch.is_hr_mmsearch(row):
+            cached = hr_mmsearch.read_side_file(origin.file, side) if cached is None else cached
+            row = hr_mmsearch.as_row(row, cached)
+        elif plain.is_plain(row):
+            row = plain.as_row(row, plain.paths_of(row))
         sample = read_row(row, number, origin, pictures)
         if sample is not None:
             samples.append(sample)

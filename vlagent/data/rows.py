@@ -102,6 +102,8 @@ def id_of(value: Any, number: int, source: str) -> str:
 
 def _prompt(value: Any, where: str) -> tuple[str | None, str]:
     """(system prompt, text of the user message)."""
+    if value is None:
+        raise UserError(f"{where}: prompt: there is none; a row has a `question`, or a `prompt` as published")
     if isinstance(value, str):
         return None, value
     texts: dict[str, list[str]] = {"system": [], "user": []}
@@ -166,8 +168,9 @@ def cached_search(row: Mapping[str, Any], root: Path) -> CachedImageSearch | Non
     titles, thumbnails, summary = (row.get(column) for column in SEARCH_COLUMNS)
     if titles is None and thumbnails is None and not summary:
         return None
-    named = [str(title) for title in titles or []]
-    paths = [_thumbnail(path, root) for path in (thumbnails or [])[: len(named)]]
+    named = [str(title) for title in titles] if isinstance(titles, list) else []
+    given = thumbnails if isinstance(thumbnails, list) else []
+    paths = [_thumbnail(path, root) for path in given[: len(named)]]
     return CachedImageSearch(
         titles=tuple(named),
         thumbnails=tuple(paths + [None] * (len(named) - len(paths))),
@@ -187,10 +190,13 @@ def with_unique_ids(samples: Sequence[Sample]) -> list[Sample]:
     for sample in samples:
         sources.setdefault(sample.id, set()).add(sample.source)
     seen: dict[str, int] = {}
+    taken: set[str] = set()
     unique = []
     for sample in samples:
-        name = f"{sample.source}/{sample.id}" if len(sources[sample.id]) > 1 else sample.id
-        seen[name] = seen.get(name, 0) + 1
-        name = name if seen[name] == 1 else f"{name}~{seen[name]}"
+        name = first = f"{sample.source}/{sample.id}" if len(sources[sample.id]) > 1 else sample.id
+        while name in taken or (name != first and name in sources):
+            seen[first] = seen.get(first, 1) + 1
+            name = f"{first}~{seen[first]}"
+        taken.add(name)
         unique.append(sample if name == sample.id else sample.model_copy(update={"id": name}))
     return unique

@@ -15,11 +15,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from vlagent.data.plain import as_row
 from vlagent.errors import UserError
 from vlagent.files import write_atomic
 
 TABLES = (".tsv", ".parquet")
-LETTERS = "ABCDEFGHIJ"
 MAX_FIELD = 2**28
 """A base64 picture in a TSV field, in characters."""
 
@@ -42,8 +42,11 @@ def parquet_files(path: Path) -> list[Path]:
 
 def _iter_tsv(path: Path) -> Iterator[dict[str, Any]]:
     csv.field_size_limit(MAX_FIELD)
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = list(csv.DictReader(file, delimiter="\t"))
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = list(csv.DictReader(file, delimiter="\t"))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path}: cannot be read as a TSV file ({error})") from None
     pictures = {row.get("index", ""): row.get("image", "") for row in rows}
     for row in rows:
         if not row.get("question"):
@@ -79,9 +82,17 @@ def _iter_parquet(path: Path, files: list[Path]) -> Iterator[dict[str, Any]]:
     except ImportError:
         raise UserError(f"{path}: reading parquet needs pyarrow: pip install 'pyarrow>=15'") from None
     for file in files:
-        for batch in parquet.ParquetFile(file).iter_batches(batch_size=64):
+        for batch in _batches(parquet, file):
             for row in batch.to_pylist():
                 yield _as_row(row, _parquet_pictures(path, row))
+
+
+def _batches(parquet: Any, file: Path) -> Iterator[Any]:
+    broken: type[Exception] = importlib.import_module("pyarrow").ArrowException
+    try:
+        yield from parquet.ParquetFile(file).iter_batches(batch_size=64)
+    except (OSError, broken) as error:
+        raise UserError(f"{file}: cannot be read as a parquet file ({error})") from None
 
 
 def _parquet_pictures(path: Path, row: Mapping[str, Any]) -> list[str]:
@@ -101,15 +112,6 @@ def _parquet_picture(path: Path, cell: Any) -> str:
 
 
 def _as_row(row: Mapping[str, Any], pictures: list[str]) -> dict[str, Any]:
-    """The common layout: `question` becomes `prompt`, `answer` the truth, columns A, B, ... the options."""
-    given = {key: value for key, value in row.items() if value not in (None, "") and key not in ("image", "images")}
-    if "prompt" not in given:
-        options = {letter: str(given.pop(letter)) for letter in LETTERS if letter in given}
-        lines = [str(given.pop("question", "")), *(f"{letter}. {text}" for letter, text in options.items())]
-        given["prompt"] = [{"role": "user", "content": "\n".join(lines)}]
-        if options:
-            given["choices"] = options
-    if "reward_model" not in given and ("answer" in given or "answers" in given):
-        given["reward_model"] = {"ground_truth": given.pop("answer", None) or given.pop("answers", None)}
-    plain: dict[str, Any] = json.loads(json.dumps(given, default=str))
+    """The common layout, in what JSON can hold."""
+    plain: dict[str, Any] = json.loads(json.dumps(as_row(row, []), default=str))
     return {**plain, "image": [path for path in pictures if path]}
