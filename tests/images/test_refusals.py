@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import struct
 import zlib
 from pathlib import Path
@@ -165,3 +166,37 @@ def test_a_relative_path_stays_good_when_the_folder_changes(tmp_path: Path, monk
     ref = images.probe("a.png")
     monkeypatch.chdir("/")
     assert far(images.load(ref), grain()) == 0
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("suffix", ["tif", "png", "jpg", "webp", "gif", "bmp", "avif", "ico", "jp2", "ppm"])
+def test_damaged_bytes_are_the_users_or_the_files_fault_and_never_a_crash(suffix: str, tmp_path: Path) -> None:
+    whole, rng = tmp_path / f"whole.{suffix}", random.Random(suffix)
+    if suffix == "tif":
+        tifffile.imwrite(whole, grain(64, 64), tile=(32, 32))
+    else:
+        Image.fromarray(grain(64, 64)).save(whole)
+    damaged = tmp_path / f"damaged.{suffix}"
+    refused = 0
+    for _ in range(150):
+        damaged.write_bytes(_damage(whole.read_bytes(), rng))
+        try:
+            images.load(images.probe(damaged), (16, 16))
+        except (UserError, ServiceError):
+            refused += 1
+    assert refused > 0
+
+
+def test_a_tiff_whose_strips_hold_no_row(tmp_path: Path) -> None:
+    tifffile.imwrite(tmp_path / "a.tif", grain(64, 64), rowsperstrip=16)
+    with tifffile.TiffFile(tmp_path / "a.tif", mode="r+b") as file:
+        file.pages[0].tags["RowsPerStrip"].overwrite(0)  # type: ignore[union-attr]
+    assert "not a picture that can be read" in refusal(tmp_path / "a.tif")
+
+
+def _damage(raw: bytes, rng: random.Random) -> bytes:
+    damaged = bytearray(raw[: rng.randrange(1, len(raw))] if rng.random() < 0.2 else raw)
+    for _ in range(rng.randrange(1, 6)):
+        at = rng.randrange(min(len(damaged), 400) if rng.random() < 0.6 else len(damaged))
+        damaged[at] = rng.choice((0, rng.randrange(256)))
+    return bytes(damaged)

@@ -26,10 +26,12 @@ DAMAGED = (
     EOFError,
     LookupError,
     TypeError,
-    OverflowError,
+    ArithmeticError,
+    MemoryError,
     RuntimeError,
     struct.error,
     zlib.error,
+    Image.DecompressionBombError,
 )
 """What decoders raise on broken data; imagecodecs' errors are RuntimeErrors."""
 _DEFAULT_MAX_PIXELS = 2**28
@@ -73,8 +75,8 @@ def max_pixels() -> int:
 
 
 set_max_pixels(_DEFAULT_MAX_PIXELS)
-# Both cases are dealt with here, with an error or by not turning; Pillow's warnings would only disturb the terminal.
-warnings.filterwarnings("ignore", message="Corrupt EXIF data")
+# What Pillow warns of is dealt with here, with an error or by doing without; its words would disturb the terminal.
+warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 
