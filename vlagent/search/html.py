@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import trafilatura
+from lxml import etree  # type: ignore[import-untyped]
+from lxml.html import HTMLParser, document_fromstring  # type: ignore[import-untyped]
+
 _BLOCK_TAGS = """p div section article header footer main aside nav ul ol li dl dt dd table tr h1 h2 h3 h4 h5 h6 pre
 blockquote br hr form fieldset figure figcaption title"""
 _BLOCKS = frozenset(_BLOCK_TAGS.split())
@@ -13,10 +17,6 @@ _UNSEEN = ("script", "style", "noscript", "template", "svg", "head")
 
 def page_text(html: str) -> tuple[str, str]:
     """Title and readable text of a page; either may be empty. Never raises on malformed markup."""
-    import trafilatura
-    from lxml import etree  # type: ignore[import-untyped]
-    from lxml.html import HTMLParser, document_fromstring  # type: ignore[import-untyped]
-
     try:
         parser = HTMLParser(encoding="utf-8", huge_tree=True)
         tree = document_fromstring(html.encode("utf-8", "replace"), parser=parser)
@@ -39,8 +39,6 @@ def _visible(tree: Any) -> str:
 
 
 def _collect(root: Any, pieces: list[str]) -> None:
-    from lxml import etree  # type: ignore[import-untyped]
-
     for event, element in etree.iterwalk(root, events=("start", "end")):
         if not isinstance(element.tag, str):
             continue

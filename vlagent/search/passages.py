@@ -46,6 +46,8 @@ class Passage:
 
 _WORD = re.compile(r"[぀-ヿ㐀-䶿一-鿿가-힣]{2}|[฀-๿]{5}|[^\s぀-ヿ㐀-䶿一-鿿가-힣฀-๿]+|\S")
 """Two CJK letters or five Thai ones weigh about as much as an English word."""
+LETTERS = 16
+"""No text has longer words than this on average; base64 and hashes do."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]|[\ud800-\udfff]")
 
 
@@ -65,8 +67,9 @@ def passages(document: Document, words: int, number: int = 0) -> Iterator[Passag
 
 
 def count_words(text: str) -> int:
-    """Words of a text; scripts without spaces are counted by their length."""
-    return len(text.split()) if text.isascii() else sum(1 for _ in _WORD.finditer(text))
+    """Words of a text; scripts without spaces, and strings that are no words, are counted by their length."""
+    words = len(text.split()) if text.isascii() else sum(1 for _ in _WORD.finditer(text))
+    return max(words, len(text) // LETTERS)
 
 
 def _windows(text: str, most: int) -> Iterator[Span]:
@@ -115,7 +118,7 @@ def _hard_cut(text: str, start: int, end: int, most: int) -> Iterator[Span]:
     words = list(_WORD.finditer(text, start, end))
     for i in range(0, len(words), most):
         right = words[min(i + most, len(words)) - 1].end()
-        yield from _slices(words[i].start(), right, 40 * most)
+        yield from _slices(words[i].start(), right, LETTERS * most)
 
 
 def _slices(start: int, end: int, longest: int) -> Iterator[Span]:

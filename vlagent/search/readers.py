@@ -252,10 +252,13 @@ def _decode(data: bytes, *, html: bool = False) -> str:
 def _detect(data: bytes) -> str:
     from charset_normalizer import from_bytes
 
-    best = from_bytes(data[:65536]).best()
+    guesses = from_bytes(data[:65536])
+    best = guesses.best()
     if best is None:
         raise Unreadable("its character set is unknown")
-    return data.decode(best.encoding, "replace")
+    western = next((guess for guess in guesses if guess.encoding == "cp1252"), None)
+    as_good = western and western.chaos <= best.chaos + 0.01 and western.coherence >= best.coherence - 0.2
+    return data.decode("cp1252" if as_good else best.encoding, "replace")
 
 
 def _first_heading(text: str) -> str:
@@ -274,9 +277,7 @@ def _first_heading(text: str) -> str:
 def _sane_title(title: str) -> str:
     """A title as printed, or nothing where a program has left its own ("untitled", "Microsoft Word - a.doc")."""
     bare = re.sub(r"^Microsoft Word - ", "", " ".join(clean(title).split()))
-    return (
-        "" if bare.lower() in ("", "untitled", "title", "none", "word document") or not re.search(r"\w", bare) else bare
-    )
+    return "" if bare.lower() in ("", "untitled", "none", "word document") or not re.search(r"\w", bare) else bare
 
 
 def _reason(error: BaseException) -> str:
