@@ -1,6 +1,38 @@
 """Our own answers and truths, a kind at a time: SAME must match by rules alone, DIFFERENT must not."""
 
 SAME: dict[str, list[tuple[str, str]]] = {
+    "powers": [
+        ("10⁶", "10^6"),
+        ("1.5×10⁶", "1.5 million"),
+        ("1.5 x 10⁻³", "0.0015"),
+        ("5 m²", "5 m2"),
+    ],
+    "powers and signs": [
+        ("10⁶", "106"),
+        ("10⁻³", "10-3"),
+        ("5²", "52"),
+        ("2³", "23"),
+        ("5²", "5"),
+        ("x²", "x"),
+        ("≥5", "5"),
+        ("~5", "5"),
+        ("5+", "5"),
+        ("‰5", "5"),
+    ],
+    "nearly the same name": [
+        ("Louis XIV", "Louis XVI"),
+        ("Henry VIII", "Henry VII"),
+        ("iPhone 12", "iPhone 12 Pro"),
+        ("C", "C++"),
+        ("C#", "C"),
+        ("black & white", "black"),
+        ("former president", "president"),
+        ("fake Paris", "Paris"),
+        ("Mr. Smith", "Mrs. Smith"),
+        ("non-fiction", "fiction"),
+        ("Paris or London", "Paris"),
+        ("Yes, but no", "Yes"),
+    ],
     "numbers": [
         ("1,000,000", "1000000"),
         ("1 000 000", "1,000,000"),

@@ -11,6 +11,8 @@ DASHES = dict.fromkeys(map(ord, "‐‑‒–—―−﹣－"), "-")
 LETTERS = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "ð": "d", "æ": "ae", "œ": "oe", "ı": "i", "þ": "th", "ё": "е"})
 """Latin letters that Unicode does not decompose; after case folding."""
 VULGAR = re.compile("([0-9]?)([¼½¾⅐-⅞])")
+POWER = re.compile("(?<=[0-9)])([⁺⁻]?[⁰¹²³⁴-⁹]+)")
+"""NFKC alone would make 106 of 10⁶. After a letter it is a unit's (km²) and may fall."""
 TAGS = re.compile(r"</?\s*answer\s*>", re.IGNORECASE)
 WRAPPERS = (
     re.compile(r"^\\boxed\{(.*)\}$", re.DOTALL),
@@ -51,7 +53,7 @@ ORDINAL = re.compile(rf"\b(?:({'|'.join(_TENS)})[ -])?({'|'.join(_FIRST)})\b")
 
 def clean(text: str) -> str:
     """Take off wrappings that carry no meaning: tags, quotes, bold, a lead-in, outer punctuation, odd spaces."""
-    text = VULGAR.sub(_spell_fraction, text)
+    text = POWER.sub(r"^\1", VULGAR.sub(_spell_fraction, text))
     text = unicodedata.normalize("NFKC", text).replace("\u2044", "/")
     text = "".join(" " if c.isspace() else c for c in text if unicodedata.category(c) != "Cf")
     text = TAGS.sub(" ", text.translate(APOSTROPHES).translate(DASHES))
