@@ -44,7 +44,8 @@ class Passage:
     """Number of its document in the file, from 0."""
 
 
-_WORD = re.compile(r"[぀-ヿ㐀-䶿一-鿿가-힣]{2}|[฀-๿]{5}|[^\s぀-ヿ㐀-䶿一-鿿가-힣฀-๿]+|\S")
+_CJK, _THAI = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3", r"\u0e00-\u0e7f"
+_WORD = re.compile(rf"[{_CJK}]{{2}}|[{_THAI}]{{5}}|[^\s{_CJK}{_THAI}]+|\S")
 """Two CJK letters or five Thai ones weigh about as much as an English word."""
 LETTERS = 16
 """No text has longer words than this on average; base64 and hashes do."""

@@ -16,8 +16,11 @@ from typing import Any
 
 import tantivy
 
-_CJK = "぀-ヿㇰ-ㇿ㐀-䶿一-鿿豈-﫿가-힣𠀀-𲎯々〆〇"
-_UNSPACED = "฀-๿຀-໿က-႟ក-៿"
+_CJK = (
+    r"\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U000323af"
+)
+"""Han, kana and Hangul syllables."""
+_UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
 """Thai, Lao, Burmese, Khmer."""
 _ACCENTS = re.compile(
     "[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0640]"
