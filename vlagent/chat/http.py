@@ -20,7 +20,7 @@ from pydantic import Field
 
 from vlagent.chat.base import ChatReply, ChatRequest
 from vlagent.chat.failures import error_of, failure
-from vlagent.chat.keys import AZURE_NAMES, OPENAI_NAMES, KeyAuth, key_from_environment
+from vlagent.chat.keys import AZURE_NAMES, OPENAI_NAMES, KeyAuth, key_from_environment, refuse_keys
 from vlagent.chat.pictures import DataUrls
 from vlagent.chat.wire import read_reply, refuse_error_body, request_body
 from vlagent.errors import ServiceError, TransientError, UserError
@@ -209,14 +209,13 @@ class HttpChat:
 
 def _endpoint(model: str, options: HttpOptions) -> httpx.URL:
     """Where to post. A query of the base URL (`?api-version=...`) is kept."""
+    refuse_keys(options.base_url)
     try:
         url = httpx.URL(options.base_url)
     except httpx.InvalidURL as error:
         raise UserError(f"base URL {options.base_url!r}: {error}") from None
     if url.scheme not in ("http", "https") or not url.host or "%" in url.host:
         raise UserError(f"base URL {options.base_url!r}: write it as http://HOST:PORT/v1 or https://HOST/v1")
-    if url.userinfo:
-        raise UserError(f"base URL at {url.host}: no user name or password in it; the key comes from VLAGENT_API_KEY")
     path = url.path.rstrip("/").removesuffix("/chat/completions")
     if options.api_version:
         if "/deployments/" not in path:
@@ -245,7 +244,7 @@ def _wants_new_field(answer: bytes) -> bool:
 
 def _broken(error: httpx.HTTPError) -> str:
     known: dict[type[httpx.HTTPError], str] = {
-        httpx.ConnectError: "cannot connect",
+        httpx.ConnectError: "cannot connect; is the server running, and the base URL right?",
         httpx.ConnectTimeout: "cannot connect in time",
         httpx.ReadTimeout: "no answer in time",
         httpx.RemoteProtocolError: "the connection broke in mid-answer",

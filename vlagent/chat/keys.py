@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Generator
 
 import httpx
@@ -12,6 +13,25 @@ from vlagent.errors import UserError
 
 OPENAI_NAMES = ("VLAGENT_API_KEY", "OPENAI_API_KEY")
 AZURE_NAMES = ("VLAGENT_API_KEY", "AZURE_OPENAI_API_KEY")
+
+
+_IN_URL = (
+    (re.compile(r"//[^/?#\s]*@"), "//[key]@"),
+    (re.compile(r"([?&][^=&#]*(?:key|token|secret|sig|password|code)[^=&#]*=)[^&#]+", re.IGNORECASE), r"\1[key]"),
+)
+
+
+def without_keys(url: str) -> str:
+    """An address as it may be shown: no user name or password, and nothing of a query that looks like a key."""
+    for pattern, shown in _IN_URL:
+        url = pattern.sub(shown, url)
+    return url
+
+
+def refuse_keys(url: str) -> None:
+    """Addresses are kept with a run and shown; raises `UserError` for one that holds a key."""
+    if without_keys(url) != url:
+        raise UserError(f"base URL {without_keys(url)}: no key in it; the key comes from VLAGENT_API_KEY")
 
 
 def key_from_environment(names: tuple[str, ...]) -> SecretStr | None:

@@ -91,7 +91,8 @@ def _native_call(call: Any) -> NativeCall:
     arguments = function.get("arguments") or "{}"
     if not isinstance(function["name"], str) or not isinstance(arguments, str):
         raise TypeError("a tool call's name and arguments are texts")
-    return NativeCall(id=str(call.get("id") or ""), name=function["name"], arguments=arguments)
+    given = call.get("id") or f"call_{seed_of(function['name'], arguments):016x}"  # a result must name its call
+    return NativeCall(id=str(given), name=function["name"], arguments=arguments)
 
 
 def _text(message: Any) -> str | None:

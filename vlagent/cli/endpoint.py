@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from vlagent.chat.keys import OPENAI_NAMES, KeyAuth, key_from_environment
+from vlagent.chat.keys import OPENAI_NAMES, KeyAuth, key_from_environment, refuse_keys
 from vlagent.errors import PermanentError, TransientError, UserError
 
 TIMEOUT_S = 10.0
@@ -18,6 +18,7 @@ def served_models(base_url: str) -> list[str]:
     Raises `UserError` for an address that is none, `TransientError` where nobody answers and `PermanentError` where
     the answer is no list.
     """
+    refuse_keys(base_url)
     try:
         url = httpx.URL(base_url.rstrip("/").removesuffix("/chat/completions") + "/models")
     except httpx.InvalidURL as error:
@@ -26,7 +27,7 @@ def served_models(base_url: str) -> list[str]:
         raise UserError(f"--base-url {base_url!r}: write it as http://HOST:PORT/v1 or https://HOST/v1")
     if "api-version" in base_url:
         raise UserError("--model is needed: the name of the Azure deployment")
-    service = f"endpoint {urlsplit(base_url).netloc.rpartition('@')[2]}"
+    service = f"endpoint {urlsplit(base_url).netloc}"
     auth = KeyAuth(key_from_environment(OPENAI_NAMES), "Authorization")
     try:
         answer = httpx.get(url, auth=auth, timeout=TIMEOUT_S, trust_env=False)

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 from urllib.parse import urlsplit
 
+from vlagent.chat.keys import without_keys
 from vlagent.errors import PermanentError, UserError
 
 
@@ -25,12 +26,17 @@ def is_loopback(host: str | None) -> bool:
 def check_endpoint(base_url: str | None, model: str | None = None) -> None:
     """Refuse an endpoint that is not on this machine."""
     if base_url is None:
-        if model and not model.startswith(("toy:", "scripted:")):
+        if model and not model.startswith(("toy:", "scripted:", "local:", "shipped:")):
             raise UserError(f"--offline: model {model!r} needs --base-url with an endpoint on this machine")
         return
-    host = urlsplit(base_url if "//" in base_url else f"//{base_url}").hostname
+    try:
+        host = urlsplit(base_url if "//" in base_url else f"//{base_url}").hostname
+    except ValueError:
+        host = None
     if host is None or not is_loopback(host):
-        raise UserError(f"--offline: {host or base_url} is not this machine; use a loopback address such as 127.0.0.1")
+        raise UserError(
+            f"--offline: {host or without_keys(base_url)} is not this machine; use a loopback address such as 127.0.0.1"
+        )
 
 
 def forbid_network() -> None:
