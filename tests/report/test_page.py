@@ -68,6 +68,20 @@ def test_a_picture_that_is_gone_is_said_and_not_fatal(run: Path) -> None:
     assert "picture not available" in write_report(run).read_text()
 
 
+def test_the_pictures_of_a_run_folder_are_found_after_it_was_moved(tmp_path: Path) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    (before / "images").mkdir(parents=True)
+    crop = photo(before / "images" / "s1-crop.png", (64, 48))
+    append_jsonl(
+        before / "trajectories.jsonl",
+        Trajectory(sample_id="s1", stop=StopReason.TURN_LIMIT, images=(crop,), prompt="q"),
+    )
+    whole = write_report(before).read_text()
+    assert "data:image/jpeg" in whole
+    before.rename(after)
+    assert write_report(after).read_text().count("data:image/jpeg") == whole.count("data:image/jpeg")
+
+
 def test_a_relative_picture_is_one_of_the_run_folder(run: Path) -> None:
     picture = photo(run / "images.png").model_copy(update={"path": "images.png"})
     turn = Turn(text="x", answer="x")

@@ -52,7 +52,8 @@ class PictureStore:
         return buffer.getvalue()
 
     def _found(self, picture: ImageRef) -> ImageRef:
-        """A relative path is one of the run folder if it is none of the working directory."""
-        if Path(picture.path).exists() or not (self.folder / picture.path).exists():
-            return picture
-        return picture.model_copy(update={"path": str(self.folder / picture.path)})
+        """A picture of the run folder is found there, wherever the folder has been moved."""
+        path = Path(picture.path)
+        places = (path, self.folder / path, self.folder / "images" / path.name)
+        found = next((place for place in places if place.exists()), path)
+        return picture.model_copy(update={"path": str(found)})
