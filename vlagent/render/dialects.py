@@ -16,7 +16,7 @@ from vlagent.errors import UserError
 from vlagent.randomness import seed_of
 from vlagent.render import instructions as ours
 from vlagent.render import layout
-from vlagent.render.neutralise import neutralise
+from vlagent.render.neutralise import break_tokens, neutralise
 from vlagent.render.prompts import Prompts, ToolSpec, fill
 from vlagent.render.tags import missing_close
 from vlagent.render.wire import WireTool, describe
@@ -69,6 +69,7 @@ class Dialect:
         if prompts and prompts.system is not None:
             return fill(prompts.system, tools=section, max_turns=str(max_turns))
         if manifest is not None:
+            manifest = break_tokens(manifest)
             return f"{manifest}\n\n{section}" if section and "<tools>" not in manifest else manifest
         return self._own_prompt(tools, section, max_turns)
 

@@ -48,8 +48,14 @@ _BRACKETED = ("INST", "IMG", "IMG_BREAK", "IMG_END", "TOOL_CALLS", "TOOL_RESULTS
 _GAP = r"[\s\u00ad\u200b-\u200f\u2060-\u2064\ufeff]*+"
 """White space and characters without width, as an attacker might slip into a token. Possessive: linear time."""
 _LOOK_ALIKES = {"<": "‹〈≺", "＜": "‹〈≺", "[": "［〔⁅"}
+_TOKEN_START = re.compile(rf"[<＜](?={_GAP}[|｜])")
 _JOINERS = "\u2060\u200d·"
 _BLANKS = "\ufffd□"
+
+
+def break_tokens(text: str) -> str:
+    """Only the bar-bracketed tokens broken: a prompt that comes with data teaches our tags, but opens no turn."""
+    return _TOKEN_START.sub(_LOOK_ALIKES["<"][0], text)
 
 
 def neutralise(text: str, specials: Sequence[str] = ()) -> str:
