@@ -19,8 +19,16 @@ from vlagent.agent.loop import Agent, run_agent
 from vlagent.agent.store import write_trajectory
 from vlagent.cli.confirm import Confirm
 from vlagent.cli.live import LiveView
-from vlagent.cli.models import open_model
+from vlagent.cli.models import (
+    MODEL_HELP,
+    WORKFLOW_HELP,
+    WORKFLOWS,
+    close_model,
+    name_or_default,
+    open_model,
+)
 from vlagent.cli.offline import check_endpoint, forbid_network
+from vlagent.cli.shipped import settings_of
 from vlagent.cli.terminal import clean, console_for, describe, one_line, to_json
 from vlagent.errors import UserError
 from vlagent.files import append_jsonl, write_json
@@ -30,10 +38,17 @@ from vlagent.render.prompts import load_prompts
 from vlagent.report.page import write_report
 from vlagent.search.base import SearchServices
 from vlagent.tools.base import Tool
-from vlagent.tools.registry import make_tools
+from vlagent.tools.registry import TOOLS, make_tools
 from vlagent.types import Sample, StopReason, Trajectory, Turn
 
 HELP = "ask a question about pictures"
+EPILOG = """\
+examples:
+  vlagent ask photo.jpg "What does the sign say?" --base-url http://127.0.0.1:8000/v1
+  vlagent ask a.jpg b.jpg "Which is older?" --model NAME --base-url URL --search my-index --json
+
+The key comes from VLAGENT_API_KEY or OPENAI_API_KEY. Exit code: 0 answered, 2 a mistake in what was given,
+3 the model or a tool failed, 4 no answer within the limits or stopped by you, 130 Ctrl-C."""
 SERVICE_FAILED = {StopReason.TOOL_FAILURE, StopReason.MODEL_FAILURE}
 EXIT = {StopReason.ANSWERED: 0, StopReason.TOOL_FAILURE: 3, StopReason.MODEL_FAILURE: 3, StopReason.CANCELLED: 130}
 """Any other ending is a limit, or the user's stop: 4."""
@@ -41,17 +56,19 @@ EXIT = {StopReason.ANSWERED: 0, StopReason.TOOL_FAILURE: 3, StopReason.MODEL_FAI
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `ask`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = EPILOG
     parser.add_argument("words", nargs="+", metavar="IMAGE... QUESTION", help="pictures, then the question in quotes")
-    parser.add_argument("--model", help="name that the endpoint knows the model by, or toy:oracle|random|direct")
-    parser.add_argument("--base-url", help="OpenAI-compatible endpoint, such as http://127.0.0.1:8000/v1")
+    parser.add_argument("--model", help=MODEL_HELP)
+    parser.add_argument("--base-url", help="OpenAI-compatible endpoint, or an Azure one (default: OpenAI's own)")
     parser.add_argument("--attempts", type=int, default=5, metavar="N", help="tries of one model call (default: 5)")
-    parser.add_argument("--dialect", default="default", help=f"wire form: {', '.join(DIALECTS)} (default: default)")
+    parser.add_argument("--dialect", help=f"wire form: {', '.join(DIALECTS)} (default: default)")
     parser.add_argument("--search", type=Path, metavar="DIR", help="index made by `vlagent index`")
-    parser.add_argument("--workflow", choices=("direct", "rag", "agent"), default="agent")
-    parser.add_argument("--tools", metavar="A,B", help="tools by name (default: crop, and the searches that DIR has)")
-    parser.add_argument("--max-turns", type=int, default=10, metavar="N")
-    parser.add_argument("--time-limit", type=float, metavar="SECONDS")
-    parser.add_argument("--temperature", type=float, default=0.0)
+    parser.add_argument("--workflow", choices=WORKFLOWS, help=WORKFLOW_HELP)
+    parser.add_argument("--tools", metavar="A,B", help=f"of {', '.join(TOOLS)} (default: image_crop, and what DIR has)")
+    parser.add_argument("--max-turns", type=int, metavar="N", help="model calls at most (default: 10)")
+    parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="of the whole episode (default: none)")
+    parser.add_argument("--temperature", type=float, help="of sampling (default: 0, or the checkpoint's own)")
     parser.add_argument("--prompts", type=Path, metavar="FILE", help="your own prompts (TOML or JSON)")
     parser.add_argument("--confirm", action="store_true", help="ask before each call")
     parser.add_argument("--offline", action="store_true", help="forbid every connection beyond this machine")
@@ -93,9 +110,10 @@ def prepare(args: argparse.Namespace) -> Asked:
     """Check everything that the user gave before anything is asked of a model."""
     sample = sample_of(args.words)
     search = _open_search(args.search)
+    args.model = name_or_default(args.model, args.base_url)
     config = config_of(args, _tool_names(args, search))
     tools = make_tools(config.tools, search=search) if config.workflow == "agent" else _rag_tools(config, search)
-    model = open_model(args.model, args.base_url, dialect=args.dialect, attempts=args.attempts)
+    model = open_model(args.model, args.base_url, dialect=config.dialect, attempts=args.attempts)
     folder = new_run_folder(args.run)
     live = LiveView(console_for(sys.stderr))
     hook = Confirm(live.console, tools, live) if args.confirm else None
@@ -135,18 +153,19 @@ def _tool_names(args: argparse.Namespace, search: SearchServices) -> tuple[str, 
 
 
 def config_of(args: argparse.Namespace, tools: tuple[str, ...]) -> AgentConfig:
-    """The resolved configuration; a bad value is one line that names its key."""
-    return preset(
-        "paper",
-        workflow=args.workflow,
-        dialect=args.dialect,
-        max_turns=args.max_turns,
-        time_limit_s=args.time_limit,
-        warn_last_turn=True,
-        sampling={"temperature": args.temperature},
-        tools=tools,
-        prompts=load_prompts(args.prompts) if args.prompts else None,
-    )
+    """The settings that a checkpoint brings, else those of preset `paper`; what was given wins."""
+    settings = settings_of(args.model)
+    given: dict[str, Any] = {
+        "workflow": args.workflow,
+        "dialect": args.dialect,
+        "max_turns": args.max_turns,
+        "time_limit_s": args.time_limit,
+        "prompts": load_prompts(args.prompts) if args.prompts else None,
+    }
+    if args.temperature is not None:
+        given["sampling"] = settings.get("sampling", {}) | {"temperature": args.temperature}
+    known = {name: value for name, value in given.items() if value is not None}
+    return preset("paper", **({"warn_last_turn": True} | settings | known | {"tools": tools}))
 
 
 def _rag_tools(config: AgentConfig, search: SearchServices) -> dict[str, Tool]:
@@ -187,9 +206,7 @@ async def _play(asked: Asked) -> None:
         await run_agent(asked.agent, asked.sample)
     finally:
         asked.live.pause()
-        close: Any = getattr(asked.agent.model, "aclose", None)
-        if close is not None:
-            await close()
+        await close_model(asked.agent.model)
 
 
 def finish(asked: Asked, *, as_json: bool) -> int:

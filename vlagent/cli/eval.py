@@ -23,8 +23,15 @@ from vlagent.bench.evaluate import Evaluation, Watcher, evaluate
 from vlagent.bench.runs import read_samples
 from vlagent.bench.suites import SUITES, resolve, rollouts_of, suite_of
 from vlagent.bench.table import summary_table
-from vlagent.cli.models import open_model
+from vlagent.cli.models import (
+    WORKFLOW_HELP,
+    WORKFLOWS,
+    close_model,
+    name_or_default,
+    open_model,
+)
 from vlagent.cli.offline import check_endpoint, forbid_network
+from vlagent.cli.shipped import settings_of
 from vlagent.cli.terminal import console_for, one_line
 from vlagent.data.manifest import load_samples
 from vlagent.errors import UserError
@@ -33,7 +40,7 @@ from vlagent.render.prompts import load_prompts
 from vlagent.render.sizing import LIMITS
 from vlagent.rewards.judge import Judge
 from vlagent.search.base import SearchServices
-from vlagent.tools.registry import make_tools
+from vlagent.tools.registry import TOOLS, make_tools
 from vlagent.types import EvalRow, Sample
 
 HELP = "run a suite or a manifest and score it"
@@ -63,8 +70,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", help="name that the endpoint knows the model by, or toy:oracle|random|direct")
-    parser.add_argument("--base-url", help="OpenAI-compatible endpoint, such as http://127.0.0.1:8000/v1")
+    parser.add_argument(
+        "--model", help="name that the endpoint knows it by; toy:oracle|random|direct; local:FOLDER; shipped:NAME"
+    )
+    parser.add_argument("--base-url", help="OpenAI-compatible endpoint, or an Azure one (default: OpenAI's own)")
     parser.add_argument("--attempts", type=int, metavar="N", help="tries of one call (default: 5)")
     parser.add_argument("--judge-model", help="judge of open answers (default: rules alone)")
     parser.add_argument("--judge-base-url", help="its endpoint (LLM_JUDGE_URL; default: that of --base-url)")
@@ -73,17 +82,21 @@ def _add_model_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_agent_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--preset", choices=tuple(PRESETS), help="a published setting; other options win over it")
-    parser.add_argument("--workflow", choices=("direct", "rag", "agent"))
+    parser.add_argument("--workflow", choices=WORKFLOWS, help=WORKFLOW_HELP)
     parser.add_argument("--dialect", help=f"wire form: {', '.join(DIALECTS)} (default: default)")
     parser.add_argument("--search", metavar="DIR", help="index made by `vlagent index`")
-    parser.add_argument("--tools", metavar="A,B", help="tools by name (default: crop, and the searches there are)")
-    parser.add_argument("--max-turns", type=int, metavar="N")
+    parser.add_argument(
+        "--tools", metavar="A,B", help=f"of {', '.join(TOOLS)} (default: image_crop, and the searches there are)"
+    )
+    parser.add_argument("--max-turns", type=int, metavar="N", help="model calls of an episode at most (default: 10)")
     parser.add_argument("--time-limit", type=float, metavar="SECONDS", dest="time_limit_s", help="of one episode")
-    parser.add_argument("--temperature", type=float)
+    parser.add_argument("--temperature", type=float, help="of sampling (default: 0)")
     parser.add_argument("--top-k", type=int, metavar="N", help="results of a search")
-    parser.add_argument("--seed", type=int)
+    parser.add_argument("--seed", type=int, help="decides every draw (default: 0)")
     parser.add_argument("--pixels", choices=tuple(LIMITS), help="picture sizes of which model family")
-    parser.add_argument("--crop-source", choices=("original", "view"))
+    parser.add_argument(
+        "--crop-source", choices=("original", "view"), help="crop from the file, or from what the model saw"
+    )
     parser.add_argument("--prompts", type=Path, metavar="FILE", help="your own prompts (TOML or JSON)")
 
 
@@ -106,6 +119,9 @@ def run(args: argparse.Namespace) -> int:
             check_endpoint(_judge_url(args) or args.base_url, args.judge_model)
         forbid_network()
     prepared = prepare(args)
+    agent = prepared.config.agent
+    if agent.workflow == "agent" and not (prepared.config.search or args.tools or args.resume):
+        _warn(f"no --search: the only tools are {', '.join(agent.tools)}")
     result = asyncio.run(_evaluate(prepared))
     console_for(sys.stdout).print(summary_table(result.summary))
     _say_how_it_ended(result, prepared.run)
@@ -138,7 +154,8 @@ def _fresh(args: argparse.Namespace) -> tuple[list[Sample], SearchServices, Eval
     if args.target is None:
         raise UserError("eval: what is to be run? a suite, a manifest or rows, or --resume RUN")
     data = args.data or os.environ.get("VLAGENT_DATA")
-    given = _agent_values(args)
+    model = name_or_default(args.model, args.base_url)
+    given = settings_of(model) | _agent_values(args, settings_of(model).get("sampling"))
     samples = load_samples(
         resolve(args.target, Path(data) if data else None), seed=given.get("seed", 0), limit=args.limit, warn=_warn
     )
@@ -180,11 +197,12 @@ def _judge_url(args: argparse.Namespace) -> str | None:
     return args.judge_base_url or os.environ.get("LLM_JUDGE_URL")
 
 
-def _agent_values(args: argparse.Namespace) -> dict[str, Any]:
+def _agent_values(args: argparse.Namespace, sampling: dict[str, Any] | None = None) -> dict[str, Any]:
+    """What was given on the command line; `sampling` is the model's own, of which one value may be given."""
     given: dict[str, Any] = dict(PRESETS[args.preset]) if args.preset else {}
     given |= {name: getattr(args, name) for name in AGENT_KEYS if getattr(args, name) is not None}
     if args.temperature is not None:
-        given["sampling"] = given.get("sampling", {}) | {"temperature": args.temperature}
+        given["sampling"] = given.get("sampling", sampling or {}) | {"temperature": args.temperature}
     if args.tools is not None:
         given["tools"] = tuple(name.strip() for name in args.tools.split(",") if name.strip())
     if args.pixels:
@@ -270,9 +288,9 @@ async def _evaluate(prepared: Prepared) -> Evaluation:
                 prepared.config, prepared.agent, prepared.samples, prepared.run, prepared.judge, watcher
             )
         finally:
-            await _close(prepared.agent.model)
+            await close_model(prepared.agent.model)
             if prepared.judge:
-                await _close(prepared.judge.model)
+                await close_model(prepared.judge.model)
 
 
 def _stop_on_interrupt(stop: asyncio.Event) -> None:
@@ -287,12 +305,6 @@ def _stop_on_interrupt(stop: asyncio.Event) -> None:
     loop.add_signal_handler(signal.SIGINT, interrupted)
 
 
-async def _close(model: Any) -> None:
-    close = getattr(model, "aclose", None)
-    if close is not None:
-        await close()
-
-
 def _say_how_it_ended(result: Evaluation, run: Path) -> None:
     counts = result.summary.counts
     for note in result.summary.notes:
@@ -305,7 +317,7 @@ def _say_how_it_ended(result: Evaluation, run: Path) -> None:
         _warn(f"{counts.failed} of {counts.total} episodes failed and count neither as right nor as wrong")
     if counts.failed or counts.pending or counts.not_counted:
         _warn(f"go on with: vlagent eval --resume {run}")
-    print(f"{run / 'summary.json'}", file=sys.stderr)
+    print(f"{run / 'summary.json'} (vlagent report {run} makes the page)", file=sys.stderr)
 
 
 def _warn(text: str) -> None:
