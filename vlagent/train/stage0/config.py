@@ -49,7 +49,7 @@ class Phase(Record):
 
     steps: int
     rows: int = 24
-    drills: int = 32
+    drills: int = 64
     """Short rows of subtraction, a step."""
     noise: float = 0.2
     """Standard deviation of the codes' noise."""
@@ -59,11 +59,13 @@ class Phase(Record):
 class DecoderStage(Record):
     """Training of the decoder on codes in place of pictures."""
 
-    phases: tuple[Phase, ...] = (Phase(steps=400, rows=40, noise=0.1, mix=Mix(locate=5.0)), Phase(steps=900))
+    phases: tuple[Phase, ...] = (Phase(steps=300, rows=40, noise=0.1, mix=Mix(locate=5.0)), Phase(steps=600))
     lr: float = 2e-3
     muon_lr: float = 0.02
     coordinate_weight: float = 3.0
     """Of coordinate tokens in the loss; every other token counts 1."""
+    difference_weight: float = 3.0
+    """Of the tokens of differences."""
 
 
 class JoinStage(Record):
@@ -73,13 +75,14 @@ class JoinStage(Record):
     rows: int = 16
     crops: int = 12
     """Further crops for the tower alone, a step."""
-    drills: int = 8
+    drills: int = 32
+    """Short rows of subtraction, a step."""
     lr: float = 1e-3
     muon_lr: float = 0.01
     lm_weight: float = 2.0
     code_weight: float = 0.3
     mix: Mix = Mix(read=0.2, fact=0.12, place=0.13, brand=0.25, both=0.3, locate=0.0)
-    base_step: int = 60
+    base_step: int = 20
     """Weights after this many steps are the base checkpoint; those after the last are the trained one."""
     processes: int = 2
     """Each takes its share of every step; gradients are averaged."""
@@ -98,5 +101,3 @@ class Stage0Config(Record):
     join: JoinStage = JoinStage()
     checkpoint_s: float = 60.0
     log_s: float = 20.0
-    probe: int = 0
-    """Episodes that the finished model plays; 0 leaves that to `vlagent eval`."""

@@ -32,10 +32,11 @@ class DecoderTrainer:
     def __init__(
         self, model: Any, codes: Codes, draw: Draw, stage: DecoderStage, seed: int, classes: dict[str, Sequence[int]]
     ) -> None:
-        """`classes` name token ids whose accuracy is reported; those of "coordinate" weigh more."""
+        """`classes` name token ids whose accuracy is reported; "coordinate" and "difference" have own weights."""
         self.model, self.codes, self.draw, self.stage, self.seed = model, codes, draw, stage, seed
         self._weights = torch.ones(model.config.text_config.vocab_size)
         self._weights[list(classes["coordinate"])] = stage.coordinate_weight
+        self._weights[list(classes["difference"])] = stage.difference_weight
         self._classes = {name: torch.tensor(sorted(ids)) for name, ids in classes.items()}
         self.optimiser = MatrixAndRest(self.named_parameters(), stage.lr, stage.muon_lr)
 
