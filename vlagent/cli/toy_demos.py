@@ -26,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--direct", type=float, default=0.0, metavar="SHARE", help="demos: direct answers besides")
     parser.add_argument("--rollouts", type=int, default=1, metavar="N", help="demos: episodes a question (default 1)")
     parser.add_argument("--limit", type=int, metavar="N", help="demos: first N questions")
+    parser.add_argument("--top-k", type=int, default=1, help="demos: results of a search (default 1: short episodes)")
     parser.add_argument("--pixels", choices=tuple(LIMITS), default="tiny", help="demos: picture sizes (default tiny)")
 
 
@@ -37,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.target is None:
         raise UserError("toy demos: write vlagent toy demos WORLD RUN, RUN being the folder of the demonstrations")
-    agent = AgentConfig(pixels=LIMITS[args.pixels], seed=args.seed)
+    agent = _agent(args)
     table = {"flaws": flaws(args.imperfect), "direct": args.direct, "rollouts": args.rollouts, "seed": args.seed}
     try:
         config = DemoConfig.model_validate({**table, "agent": agent.model_dump()})
@@ -51,6 +52,12 @@ def run(args: argparse.Namespace) -> int:
     for name, count in sorted(tally.episodes.items()):
         print(f"  {name}: {count} episodes, {tally.right[name]} right")
     return 0
+
+
+def _agent(args: argparse.Namespace) -> AgentConfig:
+    if not 1 <= args.top_k <= 5:
+        raise UserError(f"--top-k {args.top_k}: from 1 to 5")
+    return AgentConfig(pixels=LIMITS[args.pixels], top_k=args.top_k, seed=args.seed)
 
 
 def flaws(text: str) -> dict[str, float]:
