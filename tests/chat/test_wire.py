@@ -1,6 +1,9 @@
 """What an endpoint says, read into a reply."""
 
+import pytest
+
 from vlagent.chat.wire import read_reply
+from vlagent.errors import TransientError
 
 
 def reply(**call):
@@ -14,3 +17,10 @@ def test_a_native_call_without_an_id_gets_one_that_its_result_can_name():
         assert call.id.startswith("call_")
         assert reply(**nothing).calls == (call,)
     assert reply(id="c7").calls[0].id == "c7"
+
+
+@pytest.mark.parametrize("reason", ["abort", "error", "cancelled"])
+def test_an_answer_that_the_server_broke_off_is_its_failure_and_not_the_models(reason):
+    body = {"choices": [{"message": {"content": "<think>half"}, "finish_reason": reason}]}
+    with pytest.raises(TransientError, match=reason):
+        read_reply("model", body, ())

@@ -19,6 +19,8 @@ _FINISHES: dict[str | None, FinishReason] = {
     "function_call": "tool_calls",
     "content_filter": "content_filter",
 }
+_BROKEN_OFF = frozenset({"abort", "error", "cancelled"})
+"""The server gave up in mid-answer (vLLM, gateways): what it sent is not what the model wanted to say."""
 
 
 def request_body(request: ChatRequest, urls: Mapping[ImagePart, str], max_tokens_field: str) -> dict[str, Any]:
@@ -76,6 +78,8 @@ def read_reply(service: str, body: Any, stop: tuple[str, ...]) -> ChatReply:
         text, said = _text(message), _reasoning(message)
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise TransientError(service, f"the answer is no chat completion ({_kind(body)})") from error
+    if choice.get("finish_reason") in _BROKEN_OFF:
+        raise TransientError(service, f"the server broke the answer off (finish reason {choice['finish_reason']})")
     if finish == "content_filter":
         raise ContentFilterError(service, "the provider's content filter cut the answer")
     if text is None and not calls and not said and finish != "length":

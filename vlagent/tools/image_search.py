@@ -65,6 +65,6 @@ def _layout(hits: tuple[Hit, ...], index: int) -> str:
     for number, hit in enumerate(hits, 1):
         note = "" if hit.thumbnail else " (no thumbnail)"
         text = " ".join(hit.text.split())
-        about = f"\n{text}" if text and text != hit.source.title else ""
+        about = f": {text}" if text and text != hit.source.title else ""
         lines.append(f"Title {number}: {shown(hit.source)}{note}{about}")
     return "\n".join(lines)

@@ -72,7 +72,8 @@ def _layout(hits: tuple[Hit, ...], summary: Summary, first: int) -> str:
     blocks = []
     for offset, hit in enumerate(hits):
         part = summary.parts[offset] if offset < len(summary.parts) else _clipped(hit.text)
-        blocks.append(f"[{first + offset}] {shown(hit.source)}\n{part.strip()}".rstrip())
+        # On one line, so that a page cannot add a block of its own that looks like another result.
+        blocks.append(f"[{first + offset}] {shown(hit.source)}\n{' '.join(part.split())}".rstrip())
     if summary.text.strip():
         blocks.append(f"Summary: {summary.text.strip()}")
     return "\n\n".join(blocks)
