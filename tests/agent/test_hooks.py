@@ -171,3 +171,11 @@ async def tokens_before_the_result(folder, dialect: str, wanted: Call) -> int:
     reply = await agent.model.complete(ChatRequest(tuple(episode.messages)))
     episode.hear(Turn(text=reply.text), reply)
     return episode.ledger.total
+
+
+async def test_the_time_limit_goes_on_after_a_person_has_decided():
+    shelf = Shelf()
+    shelf.wait_s = 30.0
+    agent = make_agent(Policy(lines(SEARCH)), shelf, hook=Hook(Allow(), wait_s=0.05), time_limit_s=0.2)
+    trajectory = await asyncio.wait_for(run_agent(agent, sample()), 10)
+    assert trajectory.stop is StopReason.TIME_LIMIT

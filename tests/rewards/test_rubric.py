@@ -104,3 +104,16 @@ async def test_a_manifest_that_asks_for_exact_match_is_not_judged():
 async def test_the_reward_is_none_where_there_is_nothing_to_reward():
     assert (await reward(SAMPLE, played())).parts == {"accuracy": 1.0, "format": 1.0}
     assert await reward(SAMPLE, played(StopReason.MODEL_FAILURE, None)) is None
+
+
+async def test_what_a_half_broken_service_gave_is_scored_but_never_trains():
+    half = Observation(text="", degraded=True)
+    search = Turn(text="", think="t", call=Call(name="c"), format_ok=True, observation=half)
+    whole = played()
+    for trajectory in (
+        whole.model_copy(update={"turns": (search, whole.turns[-1])}),
+        whole.model_copy(update={"context": (half,), "workflow": "rag"}),
+        whole.model_copy(update={"context": (Observation(text="", fault=Fault.WORLD),), "workflow": "rag"}),
+    ):
+        scored = await outcome_of(SAMPLE, trajectory, None)
+        assert (scored.outcome, scored.trains, scored.degraded) == ("right", "excluded", True)
