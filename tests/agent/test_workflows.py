@@ -8,7 +8,9 @@ from tests.agent.parts import Policy, Shelf, Twins, answer, call, lines, make_ag
 from vlagent.agent.loop import run_agent
 from vlagent.chat.base import ChatReply
 from vlagent.errors import PermanentError
-from vlagent.types import StopReason
+from vlagent.search.base import TextQuery
+from vlagent.tools.text_search import TextSearch
+from vlagent.types import Hit, StopReason
 
 
 async def test_direct_has_one_turn_and_no_tools(tmp_path):
@@ -91,3 +93,28 @@ async def test_results_of_rag_that_do_not_fit_are_replaced_by_one_line():
     assert "too long" in trajectory.prompt
     roomy = await run_agent(make_agent(model, shelf, workflow="rag"), sample())
     assert "many words" in roomy.prompt
+
+
+class Catalogue:
+    """A text search that remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def search(self, query: TextQuery) -> list[Hit]:
+        self.asked.append(query.text)
+        return []
+
+
+@pytest.mark.parametrize("question", ["", " ", "why? " * 2000, "\ud800", "?" * 2000])
+@pytest.mark.parametrize("title", ["castore", "", "long title " * 900])
+async def test_rag_asks_what_a_text_search_can_take_whatever_the_question_is(tmp_path, question, title):
+    catalogue = Catalogue()
+    agent = make_agent(Policy(lines(answer("x"))), Twins(picture(tmp_path), title), TextSearch(), workflow="rag")
+    agent.search.text = catalogue
+    trajectory = await run_agent(agent, sample(question=question, images=(picture(tmp_path),)))
+    assert trajectory.stop is StopReason.ANSWERED
+    if question.strip() or title:
+        (asked,) = catalogue.asked
+        assert len(asked) <= 2000
+        assert title.strip()[:500].strip() in asked

@@ -6,9 +6,10 @@ import re
 from dataclasses import replace
 
 from vlagent.agent.episode import Ending, Episode
-from vlagent.agent.parse import Parsed
+from vlagent.agent.parse import Parsed, scrub
 from vlagent.chat.base import ChatReply
 from vlagent.tools.base import run_tool
+from vlagent.tools.text_search import MAX_QUERY
 from vlagent.types import Fault, Observation, StopReason
 
 _THOUGHT = re.compile(r"<(think|thinking)>.*?</\1>", re.DOTALL)
@@ -23,7 +24,8 @@ async def retrieve(episode: Episode) -> str | Ending:
         title = _top_title(pictures)
         if ending := _too_many_faults(episode):
             return ending
-    await _search(episode, "text_search", {"query": f"{episode.sample.question} {title}".strip()})
+    if query := _query(scrub(episode.sample.question), title):
+        await _search(episode, "text_search", {"query": query})
     return _too_many_faults(episode) or "\n\n".join(
         seen.text for seen in episode.retrieved if seen.fault is None and seen.text
     )
@@ -37,6 +39,12 @@ async def _search(episode: Episode, name: str, arguments: dict[str, object]) -> 
     episode.retrieved.append(observation.model_copy(update={"images": ()}))
     episode.world_faults = episode.world_faults + 1 if observation.fault is Fault.WORLD else 0
     return observation
+
+
+def _query(question: str, title: str) -> str:
+    """Both, the title whole, within what a text search takes."""
+    short = " ".join(title.split())[: MAX_QUERY // 4]
+    return f"{question.strip()[: MAX_QUERY - len(short) - 1]} {short}".strip()
 
 
 def _top_title(observation: Observation) -> str:

@@ -13,6 +13,8 @@ from vlagent.tools.base import Arguments, ToolContext, ToolOutput
 from vlagent.types import Hit, Source
 
 MAX_RESULTS = 5
+MAX_QUERY = 2000
+"""Characters."""
 CLIPPED = 600
 """Characters of a passage that is shown as it is, without a summary."""
 
@@ -20,7 +22,7 @@ CLIPPED = 600
 class TextSearchArguments(Arguments):
     """A query in plain words."""
 
-    query: str = Field(min_length=1, max_length=2000, description="What to look for, in plain words.")
+    query: str = Field(min_length=1, max_length=MAX_QUERY, description="What to look for, in plain words.")
 
 
 class TextSearch:
