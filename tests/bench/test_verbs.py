@@ -46,9 +46,19 @@ def test_an_evaluation_prints_its_table_and_keeps_its_folder(folder, capsys):
     assert "50.0 %" in said.out
     assert "2/4" in said.out
     assert "run/summary.json" in said.err
+    assert "vlagent report run" in said.err
     assert summary()["counts"]["right"] == 2
     for name in ("config.json", "samples.jsonl", "trajectories.jsonl", "rows.jsonl"):
         assert (folder / "run" / name).exists()
+
+
+def test_without_an_index_it_is_said_that_nothing_can_be_searched(folder, capsys):
+    words = ["eval", "data/rows.jsonl", "--model", "scripted:paris.json", "--limit", "1", "--run"]
+    assert main([*words, "all"]) == 0
+    assert "no --search: the only tools were image_crop" in capsys.readouterr().err
+    assert main([*words, "some", "--tools", "image_crop"]) == 0
+    assert main([*words, "none", "--workflow", "direct"]) == 0
+    assert "no --search" not in capsys.readouterr().err
 
 
 def test_a_run_is_resumed_with_its_own_configuration(folder, capsys):

@@ -60,3 +60,9 @@ async def test_an_unknown_word_is_asked_again() -> None:
 
 async def test_the_end_of_the_input_stops() -> None:
     assert isinstance((await decide(None))[0], Stop)
+
+
+async def test_the_end_of_the_input_stops_and_leaves_the_line() -> None:
+    decision, seen = await decide(None)
+    assert isinstance(decision, Stop)
+    assert seen.endswith("> \n")

@@ -39,6 +39,8 @@ class Confirm:
         while True:
             self.console.print(Text.assemble("  ? ", (CHOICES, "bold")), end=" > ")
             line = await self.read()
+            if line is None:
+                self.console.print()  # the end of the input leaves the cursor behind the question
             word = "s" if line is None else line.strip().lower()
             if word in ("", "a", "allow", "y", "yes"):
                 return Allow()

@@ -119,11 +119,11 @@ def run(args: argparse.Namespace) -> int:
             check_endpoint(_judge_url(args) or args.base_url, args.judge_model)
         forbid_network()
     prepared = prepare(args)
-    agent = prepared.config.agent
-    if agent.workflow == "agent" and not (prepared.config.search or args.tools or args.resume):
-        _warn(f"no --search: the only tools are {', '.join(agent.tools)}")
     result = asyncio.run(_evaluate(prepared))
     console_for(sys.stdout).print(summary_table(result.summary))
+    agent = prepared.config.agent
+    if agent.workflow == "agent" and not (prepared.config.search or args.tools or args.resume):
+        _warn(f"no --search: the only tools were {', '.join(agent.tools)}")
     _say_how_it_ended(result, prepared.run)
     return EXIT[result.ended]
 
@@ -154,11 +154,10 @@ def _fresh(args: argparse.Namespace) -> tuple[list[Sample], SearchServices, Eval
     if args.target is None:
         raise UserError("eval: what is to be run? a suite, a manifest or rows, or --resume RUN")
     data = args.data or os.environ.get("VLAGENT_DATA")
+    target = resolve(args.target, Path(data) if data else None)
     model = name_or_default(args.model, args.base_url)
     given = settings_of(model) | _agent_values(args, settings_of(model).get("sampling"))
-    samples = load_samples(
-        resolve(args.target, Path(data) if data else None), seed=given.get("seed", 0), limit=args.limit, warn=_warn
-    )
+    samples = load_samples(target, seed=given.get("seed", 0), limit=args.limit, warn=_warn)
     _check_counts(samples, args.limit)
     search = _open_search(args.search, samples, given.get("top_k", 5))
     if "tools" not in given:
