@@ -58,7 +58,7 @@ class Vocabulary:
             mine = slice(ends[b], ends[b + 1])
             words = self.centres[self.starts[b] : self.starts[b + 1]]
             distance[row[mine], slot[mine], : len(words)] = _distances(data[row[mine]], words)
-        flat = distance.reshape(len(data), -1)
+        flat = distance.reshape(len(data), probed * widest)
         best = np.argpartition(flat, count - 1, axis=1)[:, :count] if flat.shape[1] > count else _all(flat)
         best = np.take_along_axis(best, np.take_along_axis(flat, best, axis=1).argsort(axis=1, kind="stable"), axis=1)
         probe, leaf = np.divmod(best, widest)
