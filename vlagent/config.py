@@ -22,7 +22,9 @@ def load_config(kind: type[C], path: Path | None, overrides: list[str] | None = 
             table = tomllib.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise UserError(f"{path}: no such configuration file") from None
-        except tomllib.TOMLDecodeError as error:
+        except OSError as error:
+            raise UserError(f"{path}: cannot be read ({(error.strerror or str(error)).lower()})") from None
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{path}: not TOML ({error})") from None
     return make_config(kind, table, overrides)
 
@@ -53,7 +55,7 @@ def _override(table: dict[str, Any], text: str) -> None:
 def _toml_value(text: str) -> Any:
     try:
         return tomllib.loads(f"x = {text}")["x"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text
 
 
