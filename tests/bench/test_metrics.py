@@ -12,6 +12,8 @@ from vlagent.bench.metrics import (
     quantile,
     wilson_interval,
 )
+from vlagent.bench.summary import count
+from vlagent.types import EvalRow, Outcome, Sample, StopReason
 
 
 def test_the_mean_of_nothing_is_none():
@@ -91,3 +93,23 @@ def test_the_bootstrap_of_equal_values_has_no_width_and_of_one_value_there_is_no
 def test_quantiles_are_interpolated():
     assert quantile([], 0.5) is None
     assert quantile([1.0, 2.0, 3.0, 4.0], 0.5) == 2.5
+
+
+def test_only_questions_whose_rollouts_are_all_scored_count_for_pass_at_k():
+    samples = [Sample(id=name, source="s", question="q") for name in "abcd"]
+    outcomes = {"a": "rw", "b": "rf", "c": "wu", "d": "ww"}
+    names = {"r": Outcome.RIGHT, "w": Outcome.WRONG, "f": Outcome.FAILED, "u": Outcome.UNSCORED}
+    rows = {
+        (sample, rollout): EvalRow(
+            suite="s", sample_id=sample, rollout=rollout, outcome=names[letter], stop=StopReason.ANSWERED
+        )
+        for sample, letters in outcomes.items()
+        for rollout, letter in enumerate(letters)
+    }
+    counts = count(samples, rows, 2)
+    assert (counts.pass_at_k, counts.pass_questions) == (0.5, 2)
+    assert (counts.avg_at_k, counts.avg_questions) == ((0.5 + 1 + 0 + 0) / 4, 4)
+    assert (counts.accuracy, counts.scored) == (2 / 6, 6)
+    del rows["a", 1]
+    left = count(samples, rows, 2)
+    assert (left.pass_at_k, left.pass_questions, left.pending, left.total) == (0.0, 1, 1, 7)
