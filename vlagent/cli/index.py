@@ -45,9 +45,9 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"{folder}: the last argument is the search folder to write, this is a file")
     for name in ("pypdf", "trafilatura", "charset_normalizer"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
+    index = _index_text if args.kind == "text" else _index_images
     with _progress() as progress:
-        report = _index_text(args, sources, folder, progress) if args.kind == "text" else None
-        report = report or _index_images(args, sources, folder, progress)
+        report = index(args, sources, folder, progress)
     _print(report, args.kind, folder)
     return 0
 
