@@ -206,7 +206,8 @@ def _call_is_no_object(d: Dialect, rng: Random) -> Malformed:
 
 @_text_kind
 def _call_without_a_name(d: Dialect, rng: Random) -> Malformed:
-    nameless: tuple[object, ...] = ({"arguments": crop(d, rng)}, crop(d, rng), {}, {"name": None}, {"name": 3}, {"name": []})
+    crops = crop(d, rng)
+    nameless: tuple[object, ...] = ({"arguments": crops}, crops, {}, {"name": None}, {"name": 3}, {"name": []})
     body: object = rng.choice(nameless)
     return Malformed(f"{thought(d, rng)}<tool_call>{json.dumps(body)}</tool_call>", "error")
 
