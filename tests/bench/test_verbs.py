@@ -131,7 +131,6 @@ def test_a_suite_is_found_in_the_manifest_of_the_data_folder(folder, capsys):
         (["eval"], "what is to be run"),
         (["eval", "nowhere"], "neither a file nor a suite"),
         (["eval", "mmsearch", "--model", "x"], "--data"),
-        (["eval", "data/rows.jsonl"], "--base-url"),
         (["eval", "data/rows.jsonl", "--model", "x", "--k", "0"], "k = 0"),
         (["eval", "data/rows.jsonl", "--model", "x", "--dialect", "latin"], "latin"),
         (["eval", "data/rows.jsonl", "--model", "x", "--tool-limit", "a"], "TOOL=N"),

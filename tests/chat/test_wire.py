@@ -24,3 +24,11 @@ def test_an_answer_that_the_server_broke_off_is_its_failure_and_not_the_models(r
     body = {"choices": [{"message": {"content": "<think>half"}, "finish_reason": reason}]}
     with pytest.raises(TransientError, match=reason):
         read_reply("model", body, ())
+
+
+def test_what_follows_a_stop_string_is_cut_and_the_reply_then_ended_by_it():
+    message = {"content": "<answer>x</answer> and on and on"}
+    body = {"choices": [{"message": message, "finish_reason": "length"}]}
+    cut = read_reply("model", body, ("</tool_call>", "</answer>"))
+    assert (cut.text, cut.finish_reason) == ("<answer>x", "stop")
+    assert read_reply("model", body, ("</tool_call>",)).finish_reason == "length"

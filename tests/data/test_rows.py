@@ -153,3 +153,15 @@ def test_no_two_samples_ever_share_an_id(given):
     ids = [sample.id for sample in with_unique_ids(samples)]
     assert len(set(ids)) == len(ids)
     assert [sample.id for sample in with_unique_ids(samples)] == ids
+
+
+def test_a_thumbnail_that_is_not_there_keeps_its_title_and_shifts_no_other(one, tmp_path):
+    columns = {
+        "image_search_title_list": ["x", "y", "z"],
+        "image_search_thumbnail_list": ["a.png", "gone.png", "b.png"],
+    }
+    cached = one(**columns).image_search
+    assert cached.titles == ("x", "y", "z")
+    assert cached.thumbnails == (str(tmp_path / "a.png"), None, str(tmp_path / "b.png"))
+    short = one(**{**columns, "image_search_thumbnail_list": [None, "b.png"]}).image_search
+    assert short.thumbnails == (None, str(tmp_path / "b.png"), None)
