@@ -7,12 +7,17 @@ import torch
 from torch import Tensor, nn
 
 from vlagent.cli.main import main
-from vlagent.cli.stage0.parts import run_part
+from vlagent.cli.stage0.parts import classes, run_part, tiny_spec
+from vlagent.cli.stage0.rows import RowMaker
 from vlagent.errors import UserError
 from vlagent.files import iter_jsonl
 from vlagent.model.load import load_policy
+from vlagent.model.tiny import make_policy
+from vlagent.randomness import rng_of
 from vlagent.train.muon import MatrixAndRest
-from vlagent.train.stage0.config import DecoderStage, JoinStage, Phase, PictureStage, Stage0Config, VisionStage
+from vlagent.train.stage0.codes import Codes
+from vlagent.train.stage0.config import DecoderStage, JoinStage, Mix, Phase, PictureStage, Stage0Config, VisionStage
+from vlagent.train.stage0.decoder import DecoderTrainer
 from vlagent.train.stage0.run import Pace, StageRun
 
 PACE = Pace(checkpoint_s=0.0, log_s=0.0)
@@ -29,7 +34,8 @@ class Line:
 
     name = "line"
 
-    def __init__(self) -> None:
+    def __init__(self, steps: int = 9) -> None:
+        self.steps = self.planned = steps
         self.model = nn.Linear(2, 1)
         with torch.no_grad():
             for weight in self.model.parameters():
@@ -38,6 +44,12 @@ class Line:
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         yield from self.model.named_parameters()
+
+    def rate(self, step: int) -> float:
+        return 1.0
+
+    def after(self, step: int) -> None:
+        assert step < self.steps
 
     def losses(self, step: int) -> dict[str, Tensor]:
         points = torch.randn(8, 2, generator=torch.Generator().manual_seed(step))
@@ -63,10 +75,10 @@ def killed() -> None:
 
 def test_a_killed_stage_ends_with_the_weights_of_one_that_was_not(tmp_path: Path) -> None:
     whole, first, rest = Line(), Line(), Line()
-    StageRun(whole, 9, tmp_path / "whole", PACE, lambda _: None).run()
+    StageRun(whole, tmp_path / "whole", PACE, lambda _: None).run()
     with pytest.raises(Killed):
-        StageRun(first, 9, tmp_path / "parts", PACE, lambda _: None).run({5: killed})
-    StageRun(rest, 9, tmp_path / "parts", PACE, lambda _: None).run()
+        StageRun(first, tmp_path / "parts", PACE, lambda _: None).run({5: killed})
+    StageRun(rest, tmp_path / "parts", PACE, lambda _: None).run()
     assert torch.equal(whole.model.weight, rest.model.weight)
     lines = [list(iter_jsonl(tmp_path / name / "metrics.jsonl")) for name in ("whole", "parts")]
     assert [line["step"] for line in lines[1]] == list(range(1, 10))
@@ -75,26 +87,72 @@ def test_a_killed_stage_ends_with_the_weights_of_one_that_was_not(tmp_path: Path
 
 def test_a_stage_that_died_between_saves_forgets_what_it_said_later(tmp_path: Path) -> None:
     with pytest.raises(Killed):
-        StageRun(Line(), 9, tmp_path, Pace(1e9, 0.0), lambda _: None).run({5: killed})
+        StageRun(Line(), tmp_path, Pace(1e9, 0.0), lambda _: None).run({5: killed})
     assert len(list(iter_jsonl(tmp_path / "metrics.jsonl"))) == 5
-    StageRun(Line(), 9, tmp_path, PACE, lambda _: None).run()
+    StageRun(Line(), tmp_path, PACE, lambda _: None).run()
     assert [line["step"] for line in iter_jsonl(tmp_path / "metrics.jsonl")] == list(range(1, 10))
 
 
 def test_a_finished_stage_is_not_trained_again_and_another_length_is_refused(tmp_path: Path) -> None:
-    StageRun(Line(), 3, tmp_path, PACE, lambda _: None).run()
+    StageRun(Line(3), tmp_path, PACE, lambda _: None).run()
     before = (tmp_path / "metrics.jsonl").read_text()
-    StageRun(Line(), 3, tmp_path, PACE, lambda _: None).run()
+    StageRun(Line(3), tmp_path, PACE, lambda _: None).run()
     assert (tmp_path / "metrics.jsonl").read_text() == before
     with pytest.raises(UserError, match="steps = 3, now 4"):
-        StageRun(Line(), 4, tmp_path, PACE, lambda _: None).run()
+        StageRun(Line(4), tmp_path, PACE, lambda _: None).run()
 
 
 def test_a_loss_that_is_no_number_stops_the_run(tmp_path: Path) -> None:
     line = Line()
     line.losses = lambda step: {"square": line.model.weight.sum() * float("nan")}  # type: ignore[method-assign]
     with pytest.raises(RuntimeError, match="step 0"):
-        StageRun(line, 3, tmp_path, PACE, lambda _: None).run()
+        StageRun(line, tmp_path, PACE, lambda _: None).run()
+
+
+def test_a_phase_ends_early_once_its_goal_is_met_and_the_last_one_runs_to_its_end() -> None:
+    processor = make_policy(tiny_spec()).processor
+    maker = RowMaker(processor.renderer, 2, 1)
+    nothing = dict.fromkeys(Mix.model_fields, 0.0)
+    facts = Mix.model_validate(nothing | {"fact": 1.0, "locate": 0.01})
+
+    def ends(until: float | None) -> list[int]:
+        phases = (Phase(steps=60, until=until, rows=2, drills=0, mix=facts), Phase(steps=30, rows=2, drills=0))
+        model = make_policy(tiny_spec()).model
+        trainer = DecoderTrainer(
+            model,
+            Codes(128),
+            lambda step, phase: maker.rows(rng_of("rows", step), Mix.model_validate(nothing | {"locate": 1.0}), 1, 0),
+            DecoderStage(phases=phases),
+            0,
+            classes(processor.vocabulary),
+        )
+        found = []
+        for step in range(25):
+            trainer.after(step)
+            found.append(trainer.steps)
+        return [found[0], found[18], found[19]]
+
+    assert ends(None) == [90, 90, 90]
+    assert ends(0.0) == [90, 90, 50]
+    assert ends(1.1) == [90, 90, 90]
+
+
+def test_the_rate_is_full_until_the_last_phase_and_falls_in_it() -> None:
+    stage = DecoderStage(phases=(Phase(steps=100), Phase(steps=50)))
+    trainer = DecoderTrainer(
+        make_policy().model, Codes(128), lambda *_: [], stage, 0, {"coordinate": [1], "difference": [2]}
+    )
+    assert trainer.rate(0) == 1 / 30
+    assert trainer.rate(99) == 1.0
+    for step in range(100):
+        trainer.after(step)
+    assert trainer.rate(100) == 1.0
+    assert 0.08 < trainer.rate(149) < 0.1
+    other = DecoderTrainer(
+        make_policy().model, Codes(128), lambda *_: [], stage, 0, {"coordinate": [1], "difference": [2]}
+    )
+    other.restore(trainer.state())
+    assert other.rate(149) == trainer.rate(149)
 
 
 def test_all_parts_in_small_write_a_base_and_a_trained_model(tmp_path: Path) -> None:

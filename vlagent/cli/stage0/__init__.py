@@ -35,8 +35,10 @@ def run(args: argparse.Namespace) -> int:
         print(config.model_dump_json(indent=2))
         return 0
     if args.part:
+        from vlagent.cli.stage0.launch import end_with_parent
         from vlagent.cli.stage0.parts import run_part
 
+        end_with_parent()
         run_part(args.part, config, args.run, args.rank)
         return 0
     from vlagent.cli.stage0.launch import launch

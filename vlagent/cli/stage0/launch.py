@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NoReturn
 
 from vlagent.errors import UserError
 from vlagent.files import read_json, write_json
 from vlagent.train.stage0.config import Stage0Config
 
+PARENT = "VLAGENT_STAGE0_PARENT"
+"""Environment variable that tells a part by whom it was started."""
+
 
 def launch(config: Stage0Config, folder: Path, words: Sequence[str]) -> None:
     """Run what is left of a run. Raises `UserError` where the folder holds a run with other settings."""
     _claim(config, folder)
+    signal.signal(signal.SIGTERM, _leave)
     started = time.monotonic()
     (folder / "rendezvous").unlink(missing_ok=True)
     _together(folder, words, [("pictures", 0), ("pictures", 1)])
@@ -51,5 +58,23 @@ def _together(folder: Path, words: Sequence[str], parts: Sequence[tuple[str, int
 
 def _start(folder: Path, words: Sequence[str], name: str, here: int) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "vlagent", "stage0", *words, "--run", str(folder)]
-    one = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    one = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", PARENT: str(os.getpid())}
     return subprocess.Popen([*command, "--part", name, "--rank", str(here)], env=os.environ | one)
+
+
+def _leave(number: int, frame: Any) -> NoReturn:  # noqa: ARG001
+    """Ended from outside: stop the parts on the way out."""
+    raise SystemExit(128 + number)
+
+
+def end_with_parent() -> None:
+    """In a part: do not outlive the process that started it, however that ended."""
+    parent = int(os.environ.get(PARENT, "0"))
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    if parent:
+        threading.Thread(target=watch, daemon=True).start()

@@ -48,6 +48,9 @@ class Phase(Record):
     """A part of the decoder's training."""
 
     steps: int
+    """At most."""
+    until: float | None = None
+    """The phase ends early once this share of coordinates is right in fresh rows of its kind."""
     rows: int = 24
     drills: int = 64
     """Short rows of subtraction, a step."""
@@ -57,9 +60,12 @@ class Phase(Record):
 
 
 class DecoderStage(Record):
-    """Training of the decoder on codes in place of pictures."""
+    """Training of the decoder on codes in place of pictures. The rate is full but in the last phase, where it falls."""
 
-    phases: tuple[Phase, ...] = (Phase(steps=300, rows=40, noise=0.1, mix=Mix(locate=5.0)), Phase(steps=600))
+    phases: tuple[Phase, ...] = (
+        Phase(steps=600, until=0.97, rows=40, drills=0, noise=0.1, mix=Mix(locate=10.0)),
+        Phase(steps=600),
+    )
     lr: float = 2e-3
     muon_lr: float = 0.02
     coordinate_weight: float = 3.0

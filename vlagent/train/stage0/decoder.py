@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from vlagent.randomness import seed_of
-from vlagent.train.muon import MatrixAndRest
+from vlagent.train.muon import MatrixAndRest, warm_then_linear
 from vlagent.train.stage0.codes import Codes
 from vlagent.train.stage0.config import DecoderStage, Phase
 from vlagent.train.stage0.data import Row
@@ -20,12 +20,14 @@ from vlagent.train.stage0.forward import own_logits
 Draw = Callable[[int, Phase], list[Row]]
 """(step, phase) -> the rows of that step."""
 
+CHECK_EVERY = 20
+"""Steps between two looks at whether a phase is over."""
 TOKENS_AT_ONCE = 4096
 """Padded tokens of one forward pass; rows of similar length go together."""
 
 
 class DecoderTrainer:
-    """One object a stage: `losses(step)`, `metrics()`, `named_parameters()`."""
+    """A `run.Trainer`."""
 
     name = "decoder"
 
@@ -38,6 +40,7 @@ class DecoderTrainer:
         self._weights[list(classes["coordinate"])] = stage.coordinate_weight
         self._weights[list(classes["difference"])] = stage.difference_weight
         self._classes = {name: torch.tensor(sorted(ids)) for name, ids in classes.items()}
+        self._phase, self._phase_start = 0, 0
         self.optimiser = MatrixAndRest(self.named_parameters(), stage.lr, stage.muon_lr)
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
@@ -46,17 +49,35 @@ class DecoderTrainer:
             if "visual" not in name:
                 yield name, weight
 
-    def phase(self, step: int) -> Phase:
-        """The phase that a step belongs to."""
-        for phase in self.stage.phases:
-            if step < phase.steps:
-                return phase
-            step -= phase.steps
-        return self.stage.phases[-1]
+    @property
+    def planned(self) -> int:
+        """Steps at most, whatever happens."""
+        return sum(phase.steps for phase in self.stage.phases)
+
+    @property
+    def steps(self) -> int:
+        """Steps at most, as things stand."""
+        return self._phase_start + sum(phase.steps for phase in self.stage.phases[self._phase :])
+
+    def rate(self, step: int) -> float:
+        """Full after the warm-up, but in the last phase, where it falls."""
+        warm = warm_then_linear(step, 1, end=1.0)
+        if self._phase + 1 < len(self.stage.phases):
+            return warm
+        return warm * warm_then_linear(step - self._phase_start, self.stage.phases[-1].steps, warm=1)
+
+    def after(self, step: int) -> None:
+        """Go on to the next phase if this step was the last of its phase."""
+        phase, done = self.stage.phases[self._phase], step + 1 - self._phase_start
+        over = done >= phase.steps
+        if phase.until is not None and done % CHECK_EVERY == 0 and not over:
+            over = self._accuracies(self.draw(-2 - step, phase), phase.noise)["coordinate"] >= phase.until
+        if over and self._phase + 1 < len(self.stage.phases):
+            self._phase, self._phase_start = self._phase + 1, step + 1
 
     def losses(self, step: int) -> dict[str, Tensor]:
         """The loss of one step."""
-        phase = self.phase(step)
+        phase = self.stage.phases[self._phase]
         logits, targets = self._run(self.draw(step, phase), phase.noise, seed_of("codes", self.seed, step))
         return {"lm": weighted(logits, targets, self._weights)}
 
@@ -69,12 +90,14 @@ class DecoderTrainer:
         logits, targets = zip(*parts, strict=True)
         return torch.cat(logits), torch.cat(targets)
 
-    @torch.no_grad()
     def metrics(self) -> dict[str, float]:
         """Shares of fresh rows' own tokens that are the likeliest, by class."""
         last = self.stage.phases[-1]
-        rows = self.draw(-1, last.model_copy(update={"rows": 48, "drills": 32}))
-        logits, targets = self._run(rows, last.noise, 1)
+        return self._accuracies(self.draw(-1, last.model_copy(update={"rows": 48, "drills": 32})), last.noise)
+
+    @torch.no_grad()
+    def _accuracies(self, rows: Sequence[Row], noise: float) -> dict[str, float]:
+        logits, targets = self._run(rows, noise, 1)
         right = (logits.argmax(-1) == targets).float()
         found = {"all": float(right.mean())}
         for name, ids in self._classes.items():
@@ -84,11 +107,10 @@ class DecoderTrainer:
         return {name: round(value, 4) for name, value in found.items()}
 
     def state(self) -> dict[str, Any]:
-        return {}
+        return {"phase": self._phase, "phase_start": self._phase_start}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """There is nothing of its own to restore."""
-        assert not state
+        self._phase, self._phase_start = state["phase"], state["phase_start"]
 
 
 def weighted(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from vlagent.model.vision import speed_up_vision
 from vlagent.randomness import seed_of
-from vlagent.train.muon import MatrixAndRest
+from vlagent.train.muon import MatrixAndRest, warm_then_linear
 from vlagent.train.stage0.codes import Codes
 from vlagent.train.stage0.config import JoinStage
 from vlagent.train.stage0.data import CROP, OVERVIEW, Row
@@ -25,7 +25,7 @@ Draw = Callable[[int], list[Row]]
 
 
 class JoinTrainer:
-    """One object a stage: `losses(step)`, `metrics()`, `named_parameters()`."""
+    """A `run.Trainer`."""
 
     name = "join"
 
@@ -39,6 +39,21 @@ class JoinTrainer:
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         yield from self.model.named_parameters()
+
+    @property
+    def steps(self) -> int:
+        return self.stage.steps
+
+    @property
+    def planned(self) -> int:
+        return self.stage.steps
+
+    def rate(self, step: int) -> float:
+        """Falls linearly."""
+        return warm_then_linear(step, self.stage.steps)
+
+    def after(self, step: int) -> None:
+        """Nothing follows a step."""
 
     def losses(self, step: int) -> dict[str, Tensor]:
         """The parts of one step's loss, to be summed."""

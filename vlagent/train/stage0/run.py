@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from vlagent.errors import UserError
 from vlagent.files import iter_jsonl, write_atomic
-from vlagent.train.muon import MatrixAndRest, warm_then_linear
+from vlagent.train.muon import MatrixAndRest
 
 Report = Callable[[str], None]
 
@@ -32,6 +32,18 @@ class Trainer(Protocol):
     model: Any
     optimiser: MatrixAndRest
 
+    @property
+    def steps(self) -> int:
+        """At most; may become less on the way."""
+        ...
+
+    @property
+    def planned(self) -> int:
+        """At most, by the configuration."""
+        ...
+
+    def rate(self, step: int) -> float: ...
+    def after(self, step: int) -> None: ...
     def losses(self, step: int) -> dict[str, Tensor]: ...
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]: ...
     def metrics(self) -> dict[str, float]: ...
@@ -47,10 +59,10 @@ class Pace:
 
 
 class StageRun:
-    """Runs a trainer for `steps` steps in `folder`."""
+    """Runs a trainer in `folder`."""
 
-    def __init__(self, trainer: Trainer, steps: int, folder: Path, pace: Pace, say: Report) -> None:
-        self.trainer, self.steps, self.folder, self.pace, self.say = trainer, steps, folder, pace, say
+    def __init__(self, trainer: Trainer, folder: Path, pace: Pace, say: Report) -> None:
+        self.trainer, self.folder, self.pace, self.say = trainer, folder, pace, say
         self.step = 0
         self.core_s = 0.0
         """CPU seconds that all steps so far took."""
@@ -61,16 +73,16 @@ class StageRun:
         self._restore()
         started, saved, told, first = time.monotonic(), time.monotonic(), time.monotonic(), self.step
         cpu = time.process_time()
-        while self.step < self.steps:
+        while self.step < self.trainer.steps:
             if at_step and self.step in at_step:
                 at_step[self.step]()
             parts = self._advance()
             now = time.monotonic()
             self.core_s, cpu = self.core_s + time.process_time() - cpu, time.process_time()
-            if now - told > self.pace.log_s or self.step == self.steps:
+            if now - told > self.pace.log_s or self.step == self.trainer.steps:
                 told = now
                 self._tell(parts, (now - started) / (self.step - first))
-            if now - saved > self.pace.checkpoint_s or self.step == self.steps:
+            if now - saved > self.pace.checkpoint_s or self.step == self.trainer.steps:
                 saved = now
                 self._save()
 
@@ -82,7 +94,8 @@ class StageRun:
             raise RuntimeError(f"{trainer.name}: the loss of step {self.step} is {float(total.detach())}")
         total.backward()  # type: ignore[no-untyped-call]
         average_gradients(weight for _, weight in trainer.named_parameters())
-        trainer.optimiser.step(warm_then_linear(self.step, self.steps))
+        trainer.optimiser.step(trainer.rate(self.step))
+        trainer.after(self.step)
         self.step += 1
         return {name: round(float(value.detach()), 4) for name, value in parts.items()}
 
@@ -90,20 +103,20 @@ class StageRun:
         if rank() != 0:
             return
         self.trainer.model.eval()
-        line = {"step": self.step, "of": self.steps, "core_s": round(self.core_s, 1)} | parts
+        line = {"step": self.step, "of": self.trainer.steps, "core_s": round(self.core_s, 1)} | parts
         line |= {f"held_{name}": value for name, value in self.trainer.metrics().items()}
         with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
-        left = step_s * (self.steps - self.step)
+        left = step_s * (self.trainer.steps - self.step)
         shown = " ".join(f"{name} {value:g}" for name, value in line.items() if name not in ("step", "of"))
-        self.say(f"{self.trainer.name} {self.step}/{self.steps} ({left / 60:.1f} min left) {shown}")
+        self.say(f"{self.trainer.name} {self.step}/{self.trainer.steps} ({left / 60:.1f} min left) {shown}")
 
     def _save(self) -> None:
         if rank() != 0:
             return
         state = {
             "step": self.step,
-            "of": self.steps,
+            "planned": self.trainer.planned,
             "core_s": self.core_s,
             "model": self.trainer.model.state_dict(),
             "optimiser": self.trainer.optimiser.state_dict(),
@@ -117,8 +130,9 @@ class StageRun:
             (self.folder / "metrics.jsonl").unlink(missing_ok=True)
             return
         state = torch.load(path, weights_only=True)
-        if state["of"] != self.steps:
-            raise UserError(f"{path}: made with steps = {state['of']}, now {self.steps}; take another folder")
+        if state["planned"] != self.trainer.planned:
+            made, now = state["planned"], self.trainer.planned
+            raise UserError(f"{path}: made with steps = {made}, now {now}; take another folder")
         self.step, self.core_s = state["step"], state["core_s"]
         self.trainer.model.load_state_dict(state["model"])
         self.trainer.optimiser.load_state_dict(state["optimiser"])

@@ -45,7 +45,7 @@ class Run:
 def train_vision(run: Run, data: VisionData) -> None:
     """The tower alone."""
     trainer = VisionTrainer(run.fresh().model, run.codes(), data, run.config.vision, run.config.seed)
-    StageRun(trainer, run.config.vision.steps, run.folder / "vision", run.pace, run.say).run()
+    StageRun(trainer, run.folder / "vision", run.pace, run.say).run()
 
 
 def train_decoder(run: Run, draw: decoder.Draw, meanings: Meanings, classes: dict[str, list[int]]) -> None:
@@ -53,8 +53,7 @@ def train_decoder(run: Run, draw: decoder.Draw, meanings: Meanings, classes: dic
     model, codes, stage = run.fresh().model, run.codes(), run.config.decoder
     place_embeddings(model, codes, meanings)
     trainer = DecoderTrainer(model, codes, draw, stage, run.config.seed, dict(classes))
-    steps = sum(phase.steps for phase in stage.phases)
-    StageRun(trainer, steps, run.folder / "decoder", run.pace, run.say).run()
+    StageRun(trainer, run.folder / "decoder", run.pace, run.say).run()
 
 
 def train_join(run: Run, draw: Callable[[int, int], join.Draw], data: VisionData) -> None:
@@ -70,7 +69,7 @@ def train_join(run: Run, draw: Callable[[int, int], join.Draw], data: VisionData
     def export(name: str) -> Callable[[], None]:
         return lambda: save_policy(policy, run.folder / name) if here == 0 else None
 
-    StageRun(trainer, stage.steps, run.folder / "join", run.pace, run.say).run({stage.base_step: export("base")})
+    StageRun(trainer, run.folder / "join", run.pace, run.say).run({stage.base_step: export("base")})
     export("trained")()
 
 

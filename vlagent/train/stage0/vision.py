@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from vlagent.model.vision import speed_up_vision
 from vlagent.randomness import seed_of
-from vlagent.train.muon import MatrixAndRest
+from vlagent.train.muon import MatrixAndRest, warm_then_linear
 from vlagent.train.stage0.codes import Codes
 from vlagent.train.stage0.config import VisionStage
 from vlagent.train.stage0.data import CROP, GROUPS, OVERVIEW, Labels, Pictures
@@ -38,7 +38,7 @@ class VisionData:
 
 
 class VisionTrainer:
-    """One object a stage: `losses(step)`, `metrics()`, `named_parameters()`."""
+    """A `run.Trainer`."""
 
     name = "vision"
 
@@ -59,6 +59,21 @@ class VisionTrainer:
             if "visual" in name and "deepstack" not in name:
                 yield name, weight
         yield from self.head.named_parameters()
+
+    @property
+    def steps(self) -> int:
+        return self.stage.steps
+
+    @property
+    def planned(self) -> int:
+        return self.stage.steps
+
+    def rate(self, step: int) -> float:
+        """Falls linearly."""
+        return warm_then_linear(step, self.stage.steps)
+
+    def after(self, step: int) -> None:
+        """Nothing follows a step."""
 
     def losses(self, step: int) -> dict[str, Tensor]:
         """The parts of one step's loss, to be summed."""
