@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from vlagent.errors import PermanentError, UserError
 from vlagent.search.base import ImageQuery
 from vlagent.search.ledger import check_marker
-from vlagent.search.picture_features import DETAIL_SIDE, KEPT, SIDE, Features, Floats, extract, unpack_thumb
+from vlagent.search.picture_features import DETAIL_SIDE, KEPT, SIDE, Features, Floats, extract
 from vlagent.search.picture_store import VERSION, Loaded, PictureStore, read_only
 from vlagent.search.picture_words import Vocabulary, hamming, one_thread
 from vlagent.search.verify import Match, same_picture, similarity
@@ -122,9 +122,9 @@ class PictureIndex:
         found = [same_picture(i, looks, self._all.sizes[i], thumbs.get(i)) for i in near]
         return [match for match in found if match]
 
-    def _thumbs(self, pictures: list[int]) -> dict[int, NDArray[np.uint8]]:
-        rows = self._rows("file, thumb", pictures)
-        return {picture: unpack_thumb(row[1]) for picture, row in rows.items()}
+    def _thumbs(self, pictures: list[int]) -> dict[int, bytes]:
+        """Packed, since most candidates fail before their pixels are asked for."""
+        return {picture: row[1] for picture, row in self._rows("file, thumb", pictures).items()}
 
     def _hits(self, matches: list[Match]) -> list[Hit]:
         rows = self._rows("file, title, text, url, width, height", [match.picture for match in matches])

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from vlagent.search.picture_features import Bytes, Features, Floats
+from vlagent.search.picture_features import Bytes, Features, Floats, unpack_thumb
 
 TOLERANCE = 6.0
 """Pixels of the picture's working copy by which a corner may miss its place."""
@@ -29,7 +29,7 @@ class Match:
 
 
 def similarity(
-    picture: int, looks: Features, here: Floats, there: Floats, size: tuple[int, int], thumb: Bytes | None
+    picture: int, looks: Features, here: Floats, there: Floats, size: tuple[int, int], packed: bytes | None
 ) -> Match | None:
     """Confirm a candidate by its matching corners: `here` [m, 2] in the query, `there` [m, 2] in the picture."""
     matrix, mask = cv2.estimateAffinePartial2D(
@@ -41,17 +41,18 @@ def similarity(
     corners = _distinct(here[inside], there[inside])
     if corners < PROOFS[-1][0]:
         return None
-    correlation = _correlation(looks, matrix, size, thumb)
+    correlation = _correlation(looks, matrix, size, unpack_thumb(packed)) if packed else 0.0
     if not any(corners >= enough and correlation >= agree for enough, agree in PROOFS):
         return None
     return Match(picture, corners / (corners + 20) * (0.5 + 0.5 * max(correlation, 0.0)), corners, correlation)
 
 
-def same_picture(picture: int, looks: Features, size: tuple[int, int], thumb: Bytes | None) -> Match | None:
+def same_picture(picture: int, looks: Features, size: tuple[int, int], packed: bytes | None) -> Match | None:
     """Confirm a candidate by its hash: the whole query is the whole picture, pixel by pixel."""
     (width, height), (w, h) = looks.size, size
-    if thumb is None or abs(np.log((width / height) / (w / h))) > 0.06:
+    if packed is None or abs(np.log((width / height) / (w / h))) > 0.06:
         return None
+    thumb = unpack_thumb(packed)
     mine = cv2.resize(looks.thumb, (thumb.shape[1], thumb.shape[0]), interpolation=cv2.INTER_AREA).astype(np.float32)
     other = thumb.astype(np.float32)
     difference = float(np.abs(mine - other).mean())
@@ -67,10 +68,8 @@ def _distinct(here: Floats, there: Floats) -> int:
     return min(places)
 
 
-def _correlation(looks: Features, matrix: NDArray[np.float64], size: tuple[int, int], thumb: Bytes | None) -> float:
+def _correlation(looks: Features, matrix: NDArray[np.float64], size: tuple[int, int], thumb: Bytes) -> float:
     """Of the picture's small copy and the query laid over it, where both are; 0 where too little is shared."""
-    if thumb is None:
-        return 0.0
     height, width = thumb.shape[:2]
     to_thumb = np.diag([width / size[0], height / size[1], 1.0])
     from_small = np.diag([looks.size[0] / looks.thumb.shape[1], looks.size[1] / looks.thumb.shape[0], 1.0])
