@@ -71,9 +71,9 @@ class Stage:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `demo`."""
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_PER_KIND} questions a kind, not {PER_KIND}")
-    parser.add_argument("--per-kind", type=int, metavar="N", help="questions of each of the five kinds")
+    parser.add_argument("--per-kind", type=int, metavar="N", help=f"questions of each kind (default: {PER_KIND})")
     parser.add_argument("--scripted", action="store_true", help="scripted policies instead of the shipped model")
-    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--seed", type=int, default=7, help="of the world and the play (default: 7)")
     parser.add_argument("--folder", type=Path, metavar="DIR", help="where to put it (default: runs/demo-TIME)")
 
 
