@@ -90,6 +90,8 @@ class Sample(Record):
     image_search: CachedImageSearch | None = None
     system_prompt: str | None = None
     """A manifest's own prompt; wins over the dialect's."""
+    instruction: str = ""
+    """A manifest's own words on how to write the answer; they follow the question and may name the protocol's tags."""
     extra: dict[str, Any] = {}
     """Stray fields of the row, kept as they were (kind, difficulty, category, gold boxes, ...)."""
 

@@ -24,7 +24,7 @@ def test_an_entry_names_the_source_and_its_prompt_wins(folder):
     (sample,) = load_samples(path)
     assert sample.source == "hr_mmsearch"
     assert sample.system_prompt == "Theirs."
-    assert sample.question == "Which city?\nIn one word."
+    assert (sample.question, sample.instruction) == ("Which city?", "In one word.")
     assert sample.extra["reward_fn"] == ["llm_score", "format_score"]
 
 

@@ -182,7 +182,8 @@ class Episode:
         self.prompt = question.text
 
     def _question(self, retrieved: str) -> Message:
-        return self.dialect.question(scrub(self.sample.question), self._inputs(), self.config.prompts, retrieved)
+        question, instruction = scrub(self.sample.question), scrub(self.sample.instruction)
+        return self.dialect.question(question, self._inputs(), self.config.prompts, retrieved, instruction)
 
     def _inputs(self) -> list[ImagePart]:
         pairs = zip(self.context.images, self.context.views, self.kinds, strict=True)

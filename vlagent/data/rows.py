@@ -83,7 +83,8 @@ def read_row(row: Mapping[str, Any], number: int, origin: Origin, pictures: Pict
     return Sample(
         id=id_of(row.get("id", row.get("index")), number, origin.source),
         source=origin.source,
-        question=f"{question}\n{origin.format_instruction}".strip(),
+        question=question,
+        instruction=origin.format_instruction.strip(),
         images=tuple(image for image in images if image),
         answers=answers,
         choices=choices,

@@ -78,13 +78,23 @@ class Dialect:
         return tuple(self._signatures(tools, prompts)) if self.native else ()
 
     def question(
-        self, text: str, images: Sequence[ImagePart], prompts: Prompts | None = None, context: str = ""
+        self,
+        text: str,
+        images: Sequence[ImagePart],
+        prompts: Prompts | None = None,
+        context: str = "",
+        instruction: str = "",
     ) -> Message:
-        """The first user message: the pictures, then the text. `context` is retrieved text (workflow rag)."""
+        """The first user message: the pictures, then the text.
+
+        `context` is retrieved text (workflow rag). `instruction` is the data set's own: like its system prompt it may
+        name the protocol's tags, and can open no turn.
+        """
         template = ours.QUESTION_WITH_CONTEXT if context else ours.QUESTION
         if prompts and prompts.question is not None:
             template = prompts.question
-        words = fill(template, question=self._safe(text), context=self._safe(context))
+        question = "\n".join(part for part in (self._safe(text), break_tokens(instruction)) if part)
+        words = fill(template, question=question, context=self._safe(context))
         parts = self._pictures(images, self.number(["input"] * len(images)))
         return Message("user", _trimmed([*parts, TextPart(f"\n{words}")]))
 

@@ -75,7 +75,9 @@ def _question(sample: Sample, trajectory: Trajectory, style: Style, dialect: Dia
     images = _parts(sample.images, style)
     found = "\n\n".join(seen.text for seen in trajectory.context if seen.fault is None and seen.text)
     contexts = [found, CONTEXT_TOO_LONG] if found else [""]
-    made = [dialect.question(scrub(sample.question), images, style.agent.prompts, context) for context in contexts]
+    question, instruction = scrub(sample.question), scrub(sample.instruction)
+    prompts = style.agent.prompts
+    made = [dialect.question(question, images, prompts, context, instruction) for context in contexts]
     same = [message for message in made if message.text == trajectory.prompt]
     if not same and style.dialect is None and any(turn.tokens for turn in trajectory.turns):
         raise RewriteError("another question than the one that was sampled for")
