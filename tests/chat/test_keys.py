@@ -29,9 +29,19 @@ def test_an_address_that_holds_a_key_is_refused_without_showing_it(url):
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:8000/v1", "https://x.openai.azure.com?api-version=2024-10-21"])
-def test_an_address_without_a_key_is_left_as_it_is(url):
+def test_an_address_without_a_key_is_left_as_it_is(url, monkeypatch):
+    monkeypatch.setenv("VLAGENT_API_KEY", "sk-1")
     assert without_keys(url) == url
     open_chat("m", url)
+
+
+@pytest.mark.parametrize("url", [None, "https://api.openai.com/v1", "https://x.openai.azure.com?api-version=1"])
+def test_a_provider_that_wants_a_key_is_sent_nothing_without_one(url, monkeypatch):
+    for name in ("VLAGENT_API_KEY", "OPENAI_API_KEY", "AZURE_OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(UserError, match=r"wants a key; set (OPENAI|AZURE_OPENAI)_API_KEY"):
+        open_chat("m", url)
+    open_chat("m", "http://127.0.0.1:8000/v1")
 
 
 @pytest.mark.parametrize("url", HOLDS_A_KEY)

@@ -71,7 +71,10 @@ class HttpChat:
         self._url = _endpoint(model, self.options)
         self._service = f"model {model} at {self._url.netloc.decode('ascii')}"
         azure = _is_azure(self._url)
-        key = key_from_environment(AZURE_NAMES if azure else OPENAI_NAMES)
+        names = AZURE_NAMES if azure else OPENAI_NAMES
+        key = key_from_environment(names)
+        if key is None and (azure or self._url.host == httpx.URL(OPENAI_URL).host):
+            raise UserError(f"model {model}: {self._url.host} wants a key; set {names[-1]}, or name another --base-url")
         self._auth = KeyAuth(key, "api-key" if azure else "Authorization")
         self._transport = transport
         self._pictures = DataUrls()
