@@ -51,10 +51,14 @@ def test_any_answer_counts_and_nought_is_one(tmp_path, answer, read):
     assert load(tmp_path, question="How many?", answer=answer).answers == read
 
 
-def test_a_table_reads_a_nought_too(tmp_path):
+@pytest.mark.parametrize(("suffix", "mark"), [("tsv", "\t"), ("csv", ",")])
+def test_a_table_reads_a_nought_too(tmp_path, suffix, mark):
     write_picture(tmp_path / "a.png")
-    (tmp_path / "t.tsv").write_text("index\tquestion\tanswer\timage_path\n1\tHow many?\t0\ta.png\n")
-    assert load_samples(tmp_path / "t.tsv")[0].answers == ("0",)
+    lines = (["index", "question", "answer", "image_path"], ["1", "How many?", "0", "a.png"])
+    path = tmp_path / f"t.{suffix}"
+    path.write_text("".join(mark.join(line) + "\n" for line in lines))
+    (sample,) = load_samples(path)
+    assert (sample.question, sample.answers) == ("How many?", ("0",))
 
 
 def test_a_question_needs_neither_picture_nor_id_nor_answer(tmp_path):

@@ -14,7 +14,7 @@ from vlagent.errors import UserError
 from vlagent.files import append_jsonl
 from vlagent.report.cards import read_run
 from vlagent.report.page import link_of, write_report
-from vlagent.types import Source, StopReason, Trajectory, Turn
+from vlagent.types import Sample, Source, StopReason, Trajectory, Turn
 
 browser_test = pytest.mark.browser
 
@@ -49,6 +49,17 @@ def test_without_scores_an_answer_is_unscored_and_a_failure_failed(run: Path) ->
     (run / "rows.jsonl").unlink()
     outcomes = [card.outcome for card in read_run(run).cards]
     assert outcomes == ["unscored", "unscored", "unscored", "failed", "not_counted"]
+
+
+def test_a_question_that_a_person_asked_has_no_outcome(run: Path) -> None:
+    asked = Trajectory(sample_id="ask", stop=StopReason.ANSWERED, answer="a valve")
+    folder = run / "asked"
+    append_jsonl(folder / "samples.jsonl", Sample(id="ask", source="ask", question="What is it?"))
+    append_jsonl(folder / "trajectories.jsonl", asked)
+    (card,) = read_run(folder).cards
+    assert not card.is_judged
+    assert ">Unscored</span>" not in write_report(folder).read_text().split("<article")[1]
+    assert all(card.is_judged for card in read_run(run).cards)
 
 
 def test_a_crop_is_marked_where_it_lies_in_its_picture(run: Path) -> None:

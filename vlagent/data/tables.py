@@ -1,4 +1,4 @@
-"""Rows of VLMEvalKit TSV files and of Hugging Face `datasets` folders (parquet), in the common row layout.
+"""Rows of VLMEvalKit TSV files (CSV alike) and of Hugging Face `datasets` folders (parquet), in the common row layout.
 
 Pictures that come as bytes are written once into a folder beside the table, so that they have an address.
 """
@@ -19,17 +19,18 @@ from vlagent.data.plain import as_row
 from vlagent.errors import UserError
 from vlagent.files import write_atomic
 
-TABLES = (".tsv", ".parquet")
+TABLES = (".tsv", ".csv", ".parquet")
+DELIMITERS = {".tsv": "\t", ".csv": ","}
 MAX_FIELD = 2**28
 """A base64 picture in a TSV field, in characters."""
 
 
 def iter_table(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a TSV file, a parquet file, or all parquet files of a folder in the order of their names."""
+    """The rows of a TSV or CSV file, a parquet file, or all parquet files of a folder in the order of their names."""
     if not path.exists():
         raise UserError(f"{path}: no such file or folder")
-    if path.suffix == ".tsv":
-        return _iter_tsv(path)
+    if path.suffix in DELIMITERS:
+        return _iter_delimited(path)
     if not (files := parquet_files(path)):
         raise UserError(f"{path}: the folder holds no .parquet file")
     return _iter_parquet(path, files)
@@ -40,17 +41,17 @@ def parquet_files(path: Path) -> list[Path]:
     return [path] if path.is_file() else sorted(path.rglob("*.parquet"))
 
 
-def _iter_tsv(path: Path) -> Iterator[dict[str, Any]]:
+def _iter_delimited(path: Path) -> Iterator[dict[str, Any]]:
     csv.field_size_limit(MAX_FIELD)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = list(csv.DictReader(file, delimiter="\t"))
+            rows = list(csv.DictReader(file, delimiter=DELIMITERS[path.suffix]))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path}: cannot be read as a TSV file ({error})") from None
+        raise UserError(f"{path}: cannot be read as a {path.suffix[1:].upper()} file ({error})") from None
     pictures = {row.get("index", ""): row.get("image", "") for row in rows}
     for row in rows:
         if not row.get("question"):
-            raise UserError(f"{path}: row {row.get('index')}: a TSV of VLMEvalKit has a `question`")
+            raise UserError(f"{path}: row {row.get('index')}: a table of questions has a column `question`")
         yield _as_row(row, [_tsv_picture(path, row, pictures)])
 
 

@@ -46,6 +46,11 @@ class Card:
         return str(Outcome.NOT_COUNTED if self.trajectory.stop in STOPPED else Outcome.UNSCORED)
 
     @property
+    def is_judged(self) -> bool:
+        """Whether an outcome says anything: a question that a person asked has no right answer to hold it against."""
+        return self.row is not None or self.outcome != Outcome.UNSCORED or self.suite != "ask"
+
+    @property
     def question(self) -> str:
         return self.sample.question if self.sample else self.trajectory.prompt
 

@@ -134,7 +134,7 @@ class _Run:
             self.problems.append((shown(file), str(error)))
         else:
             if not count:
-                self.problems.append((shown(file), "no text in it"))
+                self.problems.append((shown(file), "no text in it (a scan? add the text with an OCR program first)"))
         self.pending[file] = Entry(*stamp, parts=count, done=True) if count else None
 
     def _passages(self, file: str) -> Iterator[Passage]:
