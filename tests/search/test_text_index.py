@@ -186,7 +186,10 @@ def test_an_empty_file_is_listed_and_a_name_that_is_not_utf8_is_indexed(tmp_path
     (tmp_path / "empty.txt").write_text(" \n")
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9 notes.txt")).write_text("An ocelot.")
     report = index_text([tmp_path], tmp_path / "my search")
+    pdf(tmp_path / "scan.pdf", [""])
+    again = index_text([tmp_path], tmp_path / "my search")
     assert report.unreadable == ((str(tmp_path / "empty.txt"), "no text in it"),)
+    assert [reason for _, reason in again.unreadable if "OCR" in reason] == [again.unreadable[-1][1]]
     assert titles(tmp_path / "my search", "ocelot") == ["caf� notes"]
 
 

@@ -134,7 +134,8 @@ class _Run:
             self.problems.append((shown(file), str(error)))
         else:
             if not count:
-                self.problems.append((shown(file), "no text in it (a scan? add the text with an OCR program first)"))
+                hint = " (a scan? add the text with an OCR program first)" if file.lower().endswith(".pdf") else ""
+                self.problems.append((shown(file), f"no text in it{hint}"))
         self.pending[file] = Entry(*stamp, parts=count, done=True) if count else None
 
     def _passages(self, file: str) -> Iterator[Passage]:
