@@ -23,10 +23,14 @@ from vlagent.train.stage0.run import Pace, StageRun
 PACE = Pace(checkpoint_s=0.0, log_s=0.0)
 SMALL = Stage0Config(
     pictures=PictureStage(scenes=4, held_scenes=2, thumbnails=4),
-    vision=VisionStage(steps=2, crops=2, overviews=2, others=1),
-    decoder=DecoderStage(phases=(Phase(steps=1, rows=2, drills=1), Phase(steps=1, rows=2, drills=1))),
-    join=JoinStage(steps=2, rows=2, crops=2, drills=1, base_step=1, processes=1),
+    vision=VisionStage(steps=2, crops=2, overviews=2, others=1, early_step=1),
+    decoder=DecoderStage(phases=(Phase(steps=1, rows=2, drills=1), Phase(steps=2, rows=2, drills=1)), early_step=1),
+    join=JoinStage(steps=2, rows=2, crops=2, drills=1, processes=1),
 )
+
+
+class Killed(Exception):
+    pass
 
 
 class Line:
@@ -34,7 +38,8 @@ class Line:
 
     name = "line"
 
-    def __init__(self, steps: int = 9) -> None:
+    def __init__(self, steps: int = 9, dies_after: int = -1) -> None:
+        self.dies_after = dies_after
         self.steps = self.planned = steps
         self.model = nn.Linear(2, 1)
         with torch.no_grad():
@@ -49,7 +54,12 @@ class Line:
         return 1.0
 
     def after(self, step: int) -> None:
+        if step == self.dies_after:
+            raise Killed
         assert step < self.steps
+
+    def keeps(self, step: int) -> bool:
+        return step == 1
 
     def losses(self, step: int) -> dict[str, Tensor]:
         points = torch.randn(8, 2, generator=torch.Generator().manual_seed(step))
@@ -65,21 +75,18 @@ class Line:
         assert not state
 
 
-class Killed(Exception):
-    pass
-
-
-def killed() -> None:
-    raise Killed
-
-
 def test_a_killed_stage_ends_with_the_weights_of_one_that_was_not(tmp_path: Path) -> None:
-    whole, first, rest = Line(), Line(), Line()
+    whole, first, rest = Line(), Line(dies_after=5), Line()
     StageRun(whole, tmp_path / "whole", PACE, lambda _: None).run()
     with pytest.raises(Killed):
-        StageRun(first, tmp_path / "parts", PACE, lambda _: None).run({5: killed})
+        StageRun(first, tmp_path / "parts", PACE, lambda _: None).run()
     StageRun(rest, tmp_path / "parts", PACE, lambda _: None).run()
     assert torch.equal(whole.model.weight, rest.model.weight)
+    early = torch.load(tmp_path / "parts" / "early.pt", weights_only=True)["model"]
+    assert not torch.equal(early["weight"], rest.model.weight)
+    assert torch.equal(
+        early["weight"], torch.load(tmp_path / "whole" / "early.pt", weights_only=True)["model"]["weight"]
+    )
     lines = [list(iter_jsonl(tmp_path / name / "metrics.jsonl")) for name in ("whole", "parts")]
     assert [line["step"] for line in lines[1]] == list(range(1, 10))
     assert [line["square"] for line in lines[0]] == [line["square"] for line in lines[1]]
@@ -87,7 +94,7 @@ def test_a_killed_stage_ends_with_the_weights_of_one_that_was_not(tmp_path: Path
 
 def test_a_stage_that_died_between_saves_forgets_what_it_said_later(tmp_path: Path) -> None:
     with pytest.raises(Killed):
-        StageRun(Line(), tmp_path, Pace(1e9, 0.0), lambda _: None).run({5: killed})
+        StageRun(Line(dies_after=5), tmp_path, Pace(1e9, 0.0), lambda _: None).run()
     assert len(list(iter_jsonl(tmp_path / "metrics.jsonl"))) == 5
     StageRun(Line(), tmp_path, PACE, lambda _: None).run()
     assert [line["step"] for line in iter_jsonl(tmp_path / "metrics.jsonl")] == list(range(1, 10))

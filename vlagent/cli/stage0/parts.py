@@ -19,7 +19,7 @@ from vlagent.render.sizing import LIMITS
 from vlagent.toy.lexicon import COLOURS, FIRST_PIECES, LEVELS, PLACE_KINDS, PLACE_NAMES, SECOND_PIECES, YEARS
 from vlagent.train.stage0.config import Phase, Stage0Config
 from vlagent.train.stage0.data import Row
-from vlagent.train.stage0.stages import Run, meet, train_decoder, train_join, train_vision
+from vlagent.train.stage0.stages import Run, meet, train_decoder, train_join, train_vision, write_base
 from vlagent.train.stage0.start import Meanings
 from vlagent.train.stage0.vision import VisionData
 
@@ -89,7 +89,10 @@ def _join(config: Stage0Config, folder: Path, here: int) -> None:
 
         return draw
 
-    train_join(_run(config, folder), draw_of, _vision_data(folder))
+    run = _run(config, folder)
+    if here == 0:
+        write_base(run)
+    train_join(run, draw_of, _vision_data(folder))
     if here == 0:
         for name in ("base", "trained"):
             write_json(folder / name / "agent.json", tiny_agent(config.top_k))

@@ -30,6 +30,8 @@ class VisionStage(Record):
     """Pictures without any sign, a step."""
     lr: float = 2e-3
     muon_lr: float = 0.02
+    early_step: int = 640
+    """The weights after this step go into the base checkpoint: it sees, but not well."""
 
 
 class Mix(Record):
@@ -72,6 +74,8 @@ class DecoderStage(Record):
     """Of coordinate tokens in the loss; every other token counts 1."""
     difference_weight: float = 3.0
     """Of the tokens of differences."""
+    early_step: int = 310
+    """The weights after this step of the last phase go into the base checkpoint."""
 
 
 class JoinStage(Record):
@@ -88,8 +92,6 @@ class JoinStage(Record):
     lm_weight: float = 2.0
     code_weight: float = 0.3
     mix: Mix = Mix(read=0.2, fact=0.12, place=0.13, brand=0.25, both=0.3, locate=0.0)
-    base_step: int = 20
-    """Weights after this many steps are the base checkpoint; those after the last are the trained one."""
     processes: int = 2
     """Each takes its share of every step; gradients are averaged."""
 

@@ -55,6 +55,9 @@ class JoinTrainer:
     def after(self, step: int) -> None:
         """Nothing follows a step."""
 
+    def keeps(self, step: int) -> bool:  # noqa: ARG002
+        return False
+
     def losses(self, step: int) -> dict[str, Tensor]:
         """The parts of one step's loss, to be summed."""
         noise = torch.Generator().manual_seed(seed_of("join noise", self.seed, step, self.rank))

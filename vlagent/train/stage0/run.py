@@ -1,6 +1,7 @@
 """One stage from its first step, or from where it was stopped, to its last.
 
     FOLDER/state.pt        weights, optimiser and step; replaced in one piece
+    FOLDER/early.pt        the weights of one step on the way
     FOLDER/metrics.jsonl   a line now and then
 
 Every draw of a step is keyed by its number, so a run that was killed ends with the weights of one that was not.
@@ -44,6 +45,10 @@ class Trainer(Protocol):
 
     def rate(self, step: int) -> float: ...
     def after(self, step: int) -> None: ...
+    def keeps(self, step: int) -> bool:
+        """Whether the weights after this step are kept apart."""
+        ...
+
     def losses(self, step: int) -> dict[str, Tensor]: ...
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]: ...
     def metrics(self) -> dict[str, float]: ...
@@ -68,14 +73,12 @@ class StageRun:
         """CPU seconds that all steps so far took."""
         folder.mkdir(parents=True, exist_ok=True)
 
-    def run(self, at_step: dict[int, Callable[[], None]] | None = None) -> None:
-        """Train to the end; `at_step` runs something before the step of that number."""
+    def run(self) -> None:
+        """Train to the end."""
         self._restore()
         started, saved, told, first = time.monotonic(), time.monotonic(), time.monotonic(), self.step
         cpu = time.process_time()
         while self.step < self.trainer.steps:
-            if at_step and self.step in at_step:
-                at_step[self.step]()
             parts = self._advance()
             now = time.monotonic()
             self.core_s, cpu = self.core_s + time.process_time() - cpu, time.process_time()
@@ -96,6 +99,8 @@ class StageRun:
         average_gradients(weight for _, weight in trainer.named_parameters())
         trainer.optimiser.step(trainer.rate(self.step))
         trainer.after(self.step)
+        if trainer.keeps(self.step) and rank() == 0:
+            save_whole({"model": trainer.model.state_dict()}, self.folder / "early.pt")
         self.step += 1
         return {name: round(float(value.detach()), 4) for name, value in parts.items()}
 

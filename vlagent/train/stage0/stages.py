@@ -57,27 +57,31 @@ def train_decoder(run: Run, draw: decoder.Draw, meanings: Meanings, classes: dic
 
 
 def train_join(run: Run, draw: Callable[[int, int], join.Draw], data: VisionData) -> None:
-    """Both, from where the other two stages ended; writes `base` on the way and `trained` at the end.
+    """Both, from where the other two stages ended; writes `trained`.
 
     Run by several processes with one rendezvous they share the rows of each step; `draw(rank, processes)`.
     """
     policy, stage = run.fresh(), run.config.join
-    _put_together(policy, run.folder)
+    _put_together(policy, run.folder, "state.pt")
     here, processes = rank(), torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
     trainer = JoinTrainer(policy.model, run.codes(), draw(here, processes), data, stage, run.config.seed, here)
-
-    def export(name: str) -> Callable[[], None]:
-        return lambda: save_policy(policy, run.folder / name) if here == 0 else None
-
-    StageRun(trainer, run.folder / "join", run.pace, run.say).run({stage.base_step: export("base")})
-    export("trained")()
+    StageRun(trainer, run.folder / "join", run.pace, run.say).run()
+    if here == 0:
+        save_policy(policy, run.folder / "trained")
 
 
-def _put_together(policy: Policy, folder: Path) -> None:
+def write_base(run: Run) -> None:
+    """The early tower and the early decoder as one model, never trained together: `base`."""
+    policy = run.fresh()
+    _put_together(policy, run.folder, "early.pt")
+    save_policy(policy, run.folder / "base")
+
+
+def _put_together(policy: Policy, folder: Path, name: str) -> None:
     """The tower of one stage and the decoder of the other."""
-    tower = torch.load(folder / "vision" / "state.pt", weights_only=True)["model"]
-    rest = torch.load(folder / "decoder" / "state.pt", weights_only=True)["model"]
-    policy.model.load_state_dict({name: (tower if "visual" in name else rest)[name] for name in rest})
+    tower = torch.load(folder / "vision" / name, weights_only=True)["model"]
+    rest = torch.load(folder / "decoder" / name, weights_only=True)["model"]
+    policy.model.load_state_dict({key: (tower if "visual" in key else rest)[key] for key in rest})
 
 
 def save_policy(policy: Policy, folder: Path) -> None:

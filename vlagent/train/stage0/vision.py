@@ -75,6 +75,9 @@ class VisionTrainer:
     def after(self, step: int) -> None:
         """Nothing follows a step."""
 
+    def keeps(self, step: int) -> bool:
+        return step + 1 == self.stage.early_step
+
     def losses(self, step: int) -> dict[str, Tensor]:
         """The parts of one step's loss, to be summed."""
         rng = np.random.default_rng(seed_of("vision", self.seed, step))
