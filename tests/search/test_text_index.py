@@ -121,6 +121,21 @@ def test_the_title_boost_lifts_the_document_of_that_name(tmp_path: Path) -> None
     assert [hit.source.title for hit in without] == ["Travel"]
 
 
+@pytest.mark.parametrize(("query", "first"), [("corking", "note"), ("cork", "stream"), ("uncorked corks", "stream")])
+def test_the_very_form_that_was_asked_for_comes_before_others_of_its_stem(
+    tmp_path: Path, query: str, first: str
+) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "stream.txt").write_text("Cork the stream, then cork it again; uncorked corks cork a cork.")
+    (folder / "note.txt").write_text(
+        "A long list of changes, of which one is about corking and the others are not at all."
+    )
+    index_text([folder], tmp_path / "search")
+    assert find(tmp_path / "search", query)[0].source.title == first
+    assert len(find(tmp_path / "search", query)) == 2
+
+
 def test_one_long_document_leaves_room_for_others_and_copies_are_shown_once(tmp_path: Path) -> None:
     (tmp_path / "long.txt").write_text(
         "\n\n".join(f"Zebra zebra number {i}. " + "Filler words here. " * 40 for i in range(6))

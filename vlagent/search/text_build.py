@@ -20,7 +20,7 @@ from vlagent.search.passages import Passage, passages
 from vlagent.search.readers import Unreadable
 from vlagent.search.text_index import VERSION, open_tantivy, schema
 from vlagent.search.walk import Walk, address, shown, walk
-from vlagent.search.words import index_words
+from vlagent.search.words import index_words, inflected
 from vlagent.types import Record
 
 Progress = Callable[[int, int, str], None]
@@ -160,7 +160,9 @@ class _Run:
         document.add_text("file", self._key(file))
         document.add_unsigned("ordinal", ordinal)
         document.add_text("title", " ".join(index_words(passage.title)))
-        document.add_text("words", " ".join(index_words(passage.text)))
+        words = index_words(passage.text)
+        document.add_text("words", " ".join(words))
+        document.add_text("exact", " ".join(inflected(words)))
         document.add_bytes("payload", json.dumps(payload, ensure_ascii=False).encode())
         return document
 

@@ -15,12 +15,14 @@ from vlagent.errors import PermanentError, UserError
 from vlagent.search.base import TextQuery
 from vlagent.search.ledger import check_marker
 from vlagent.search.walk import located, shown
-from vlagent.search.words import analyser, query_words, stems
+from vlagent.search.words import analyser, exact_analyser, inflected, query_words, stems
 from vlagent.types import Hit, Source
 
-VERSION = 1
+VERSION = 2
 """Of the schema, the analyser and the stored payload; raised whenever one changes."""
 TITLE_BOOST = 1.5
+EXACT_BOOST = 1.0
+"""Of a word in the very form that was asked for, on top of what its stem earns."""
 MAX_QUERY_WORDS = 96
 PER_DOCUMENT = 2
 """Passages of one document among the best hits, as long as other documents have any."""
@@ -28,12 +30,13 @@ PER_DOCUMENT = 2
 
 @cache
 def schema() -> Any:
-    """file and ordinal address a passage, title and words are searched, payload is what a hit shows."""
+    """file and ordinal address a passage; title, words and exact are searched; payload is what a hit shows."""
     fields = tantivy.SchemaBuilder()
     fields.add_text_field("file", tokenizer_name="raw", index_option="basic")
     fields.add_unsigned_field("ordinal", indexed=True)
     fields.add_text_field("title", tokenizer_name="vlagent", index_option="freq")
     fields.add_text_field("words", tokenizer_name="vlagent", index_option="freq")
+    fields.add_text_field("exact", tokenizer_name="vlagent_exact", index_option="freq")
     fields.add_bytes_field("payload", stored=True)
     return fields.build()
 
@@ -44,6 +47,7 @@ def open_tantivy(folder: Path) -> Any:
     store.mkdir(exist_ok=True)
     index = tantivy.Index(schema(), path=str(store), reuse=True)
     index.register_tokenizer("vlagent", analyser())
+    index.register_tokenizer("vlagent_exact", exact_analyser())
     return index
 
 
@@ -82,21 +86,24 @@ class TextIndex:
 
     def find(self, query: TextQuery) -> list[Hit]:
         """`search` without a thread of its own."""
-        words = list(dict.fromkeys(stems(query_words(query.text))))[:MAX_QUERY_WORDS]
+        asked = query_words(query.text)[:MAX_QUERY_WORDS]
+        words = list(dict.fromkeys(stems(asked)))
         if not words or query.top_k <= 0:
             return []
         try:
-            found = self._best(words, 5 * query.top_k + 20)
+            found = self._best(words, inflected(asked), 5 * query.top_k + 20)
         except (ValueError, OSError) as error:
             raise PermanentError("text index", _one_line(error)) from None
         chosen = sorted(self._varied(found)[: query.top_k], key=lambda one: one.order)
         return [self._hit(one) for one in chosen]
 
-    def _best(self, words: list[str], limit: int) -> list[_Found]:
+    def _best(self, words: list[str], exact: list[str], limit: int) -> list[_Found]:
         searcher = self._index.searcher()
-        query = tantivy.Query.boolean_query(
-            [(tantivy.Occur.Should, clause) for word in words for clause in self._clauses(word)]
-        )
+        clauses = [clause for word in words for clause in self._clauses(word)]
+        for word in exact:
+            same = tantivy.Query.term_query(schema(), "exact", word, index_option="freq")
+            clauses.append(tantivy.Query.boost_query(same, EXACT_BOOST))
+        query = tantivy.Query.boolean_query([(tantivy.Occur.Should, clause) for clause in clauses])
         hits = searcher.search(query, limit, count=False).hits
         found = [_Found(float(score), json.loads(searcher.doc(at)["payload"][0])) for score, at in hits]
         return sorted(found, key=lambda one: one.order)

@@ -37,6 +37,10 @@ _ASCII_WORD = re.compile(r"[a-z0-9]+")
 _POSSESSIVE = re.compile(r"['’]s\b")
 
 
+_LONGEST = 100
+"""Bytes of a word, safely below what the analyser drops."""
+
+
 @cache
 def _marks() -> str:
     """Vowel signs of the scripts of India and South-East Asia: they are parts of words but not `\\w`."""
@@ -83,6 +87,18 @@ def analyser() -> Any:
 def stems(words: Iterable[str]) -> list[str]:
     """Words as the index holds them."""
     return list(analyser().analyze(" ".join(words)))
+
+
+@cache
+def exact_analyser() -> Any:
+    """For `inflected` words: as they are."""
+    return tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).build()
+
+
+def inflected(words: Iterable[str]) -> list[str]:
+    """Those that the analyser changes; kept beside their stems, so that "corking" finds itself before "cork"."""
+    short = [word for word in words if len(word.encode()) <= _LONGEST]
+    return [word for word, stem in zip(short, stems(short), strict=True) if word != stem]
 
 
 def _words(text: str, *, singles: bool) -> Iterator[str]:
