@@ -7,7 +7,7 @@ export OMP_NUM_THREADS ?= 1
 
 .PHONY: setup demo test check format bench clean help
 help:
-	@echo "make demo | test | check | format | bench | accept-N (BREAK=item QUICK=1 FRESH=1) | setup"
+	@echo "make demo | test | check | format | bench | accept-N (ONLY=item BREAK=item QUICK=1 FRESH=1) | setup"
 
 setup: $(VENV)/installed
 $(VENV)/installed: pyproject.toml constraints.txt
@@ -37,7 +37,7 @@ bench: setup
 	$(BIN)/python -m benchmarks
 
 accept-%: setup
-	$(BIN)/python -m accept $* $(if $(BREAK),--break $(BREAK)) $(if $(QUICK),--quick) $(if $(FRESH),--fresh)
+	$(BIN)/python -m accept $* $(if $(BREAK),--break $(BREAK)) $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick) $(if $(FRESH),--fresh)
 
 clean:
 	rm -rf $(VENV) runs .accept

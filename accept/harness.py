@@ -70,7 +70,7 @@ def met(bar: dict[str, Any], value: float) -> bool:
 
 
 def run_items(issue: str, items: dict[str, Item], *, quick: bool, broken: str | None, fresh: bool) -> int:
-    """Measure every item (or only the broken one); 0 if all bars are met, 1 if any is short."""
+    """Measure the items (with `broken`, that one); 0 if all bars are met, 1 if any is short."""
     bars = load_bars(issue)
     done = WORK / f"accept-{issue}{'-quick' if quick else ''}.jsonl"
     if fresh:

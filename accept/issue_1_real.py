@@ -87,7 +87,7 @@ def _quests(ctx: Context, documents: Path, photos: Path) -> Iterator[Quest]:
         with Image.open(photos / name) as image:
             cell = max(8, image.width // 40)
             plant_code(image, word, at=(cell, cell), cell=cell).save(path)
-        yield Quest(path, Path(name).stem, word, words[word])
+        yield Quest(path, Path(name).stem.replace("_", " "), word, words[word])
 
 
 def _rare_words(documents: Path) -> dict[str, str]:
@@ -115,7 +115,9 @@ def _ask(quest: Quest, search: Path, skew: float) -> bool:
         return False
     value: dict[str, Any] = json.loads(done.stdout)
     files = {Path(str(source["file"])).resolve() for source in value["sources"]}
-    found = Path(quest.document).resolve() in files and any(file.stem == quest.title for file in files)
+    found = Path(quest.document).resolve() in files and any(
+        file.stem.replace("_", " ") == quest.title for file in files
+    )
     return found and f"The photograph is {quest.title}" in value["answer"] and quest.word in value["answer"].lower()
 
 
