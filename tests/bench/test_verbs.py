@@ -134,8 +134,14 @@ def test_a_suite_is_found_in_the_manifest_of_the_data_folder(folder, capsys):
         (["eval", "data/rows.jsonl", "--model", "x", "--k", "0"], "k = 0"),
         (["eval", "data/rows.jsonl", "--model", "x", "--dialect", "latin"], "latin"),
         (["eval", "data/rows.jsonl", "--model", "x", "--tool-limit", "a"], "TOOL=N"),
-        (["eval", "data/rows.jsonl", "--model", "x", "--tools", "hammer"], "hammer"),
-        (["eval", "data/rows.jsonl", "--model", "x", "--workflow", "rag"], "no text index"),
+        (
+            ["eval", "data/rows.jsonl", "--base-url", "http://127.0.0.1:9", "--model", "x", "--tools", "hammer"],
+            "hammer",
+        ),
+        (
+            ["eval", "data/rows.jsonl", "--base-url", "http://127.0.0.1:9", "--model", "x", "--workflow", "rag"],
+            "no text index",
+        ),
         (["eval", "--resume", "nowhere"], "no such file"),
         (["eval", "--resume", "data", "--run", "other"], "leave --run out"),
     ],
