@@ -64,6 +64,10 @@ class Hit(Record):
     text: str = ""
     score: float = 0.0
     thumbnail: ImageRef | None = None
+    degraded: bool = False
+    """The text is only what the search engine said of the page: the page itself could not be read."""
+    flags: tuple[str, ...] = ()
+    """What a reader of the text should know: it holds instructions, contradicts another hit, is about a namesake."""
 
 
 class CachedImageSearch(Record):
@@ -288,6 +292,8 @@ class Group:
     trajectories: list[Trajectory]
     rewards: list[Reward | None]
     """None where the episode cannot be scored or must not train."""
+    rows: list[EvalRow] = field(default_factory=list)
+    """How each trajectory was scored: outcome, reason, and its reward even where it must not train."""
 
 
 @dataclass

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from vlagent.types import CachedImageSearch, Hit, ImageRef, Record, Source
@@ -61,12 +62,26 @@ class Summary(Record):
     """One a hit, in the order of the hits."""
     sources: tuple[Source, ...] = ()
     degraded: bool = False
+    flags: tuple[str, ...] = ()
+    """What a reader of the summary should know (`Hit.flags`, and what shows only when all are read together)."""
 
 
 class Summariser(Protocol):
     """Condenses hits against a question."""
 
     async def summarise(self, question: str, hits: list[Hit]) -> Summary: ...
+
+
+class Checks(Protocol):
+    """Looks for noise in what was found: contradictions, namesakes, queries that name nothing that was seen."""
+
+    def order(self, query: str, hits: list[Hit]) -> list[Hit]:
+        """The same hits, flagged, those about a namesake last."""
+        ...
+
+    def note(self, query: str, seen: list[Hit]) -> str:
+        """One line on a query that names none of what was seen so far, or nothing."""
+        ...
 
 
 @dataclass
@@ -77,3 +92,10 @@ class SearchServices:
     images: ImageSearch | None = None
     pages: PageReader | None = None
     summariser: Summariser | None = None
+    checks: Checks | None = None
+    closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+
+    async def aclose(self) -> None:
+        """Release connections, browsers and files. The services open them anew when they are used again."""
+        for close in self.closers:
+            await close()
