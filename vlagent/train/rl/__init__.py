@@ -1,0 +1,1 @@
+"""Reinforcement learning in the loop that everything else uses."""
