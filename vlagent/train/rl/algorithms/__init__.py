@@ -1,0 +1,1 @@
+"""Advantages and the objective as pure functions, one file an algorithm, chosen by name."""
