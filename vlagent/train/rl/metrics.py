@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from vlagent.rewards.rubric import LIMITS
 from vlagent.types import Call, Fault, Group, Reward, Sample, StopReason, Trajectory, Turn
 
 WORST_UP = ("max",)
@@ -115,14 +116,21 @@ def _rewards(rewards: Sequence[Reward]) -> dict[str, float]:
 
 
 def _successes(episodes: Sequence[tuple[Sample, Trajectory, Reward | None]]) -> dict[str, float]:
-    """Share of the scored episodes whose answer is right, in all and by kind."""
+    """Share of the episodes whose answer is right, in all and by kind."""
     found: dict[str, list[bool]] = {}
-    for sample, _, reward in episodes:
-        if reward is not None and "accuracy" in reward.parts:
-            right = reward.parts["accuracy"] > 0
+    for sample, trajectory, reward in episodes:
+        right = _is_right(trajectory, reward)
+        if right is not None:
             found.setdefault("all", []).append(right)
             found.setdefault(kind_of(sample), []).append(right)
     return {f"success/{name}": sum(each) / len(each) for name, each in found.items()}
+
+
+def _is_right(trajectory: Trajectory, reward: Reward | None) -> bool | None:
+    """None where it was not scored. An episode that met a limit is wrong, also where it is kept from training."""
+    if reward is None:
+        return False if trajectory.stop in LIMITS else None
+    return reward.parts["accuracy"] > 0 if "accuracy" in reward.parts else None
 
 
 def kind_of(sample: Sample) -> str:
@@ -183,7 +191,7 @@ def _shares(prefix: str, counts: Counter[str], total: int) -> dict[str, float]:
 
 
 def _world_faults(episodes: Sequence[tuple[Sample, Trajectory, Reward | None]]) -> dict[str, float]:
-    """Share of the episodes that a service failed, in all and by what failed: a tool's service, the model, the judge."""
+    """Share of the episodes that a service failed, in all and by service: a tool's, the model, the judge."""
     by_service: Counter[str] = Counter()
     failed = [_failed_services(trajectory, reward) for _, trajectory, reward in episodes]
     for names in failed:
