@@ -8,9 +8,10 @@ Shape letter: B = rows of a forward pass.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -21,6 +22,9 @@ from vlagent.model.logprobs import Batch, ScoredRow, collate
 from vlagent.randomness import rng_of
 from vlagent.train.config import BatchConfig
 from vlagent.types import TrainRow
+
+W = TypeVar("W")
+M = TypeVar("M")
 
 
 @dataclass(frozen=True)
@@ -125,10 +129,15 @@ def prefetch(rows: Sequence[TrainRow], work: Sequence[Share], processor: Process
     def make(share: Share) -> Micro:
         return make_micro([rows[i] for i in share.rows], processor, counts=share.counts)
 
+    return ahead(make, work)
+
+
+def ahead(make: Callable[[W], M], work: Sequence[W]) -> Iterator[M]:
+    """`make` of each piece of work, in order, always one ahead of who takes them."""
     with ThreadPoolExecutor(1) as pool:
         following = pool.submit(make, work[0])
-        for share in [*work[1:], None]:
+        for piece in [*work[1:], None]:
             ready = following.result()
-            if share is not None:
-                following = pool.submit(make, share)
+            if piece is not None:
+                following = pool.submit(make, piece)
             yield ready

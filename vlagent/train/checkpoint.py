@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -36,6 +36,9 @@ class Position(Record):
     """Of the rows that it trains on: a run does not go on with others."""
     seen_tokens: int = 0
     seen_rows: int = 0
+
+
+P = TypeVar("P", bound=Position)
 
 
 def write_checkpoint(run: Path, model: nn.Module, optimizer: Any, position: Position, keep: int) -> Path:
@@ -64,7 +67,7 @@ def checkpoints(run: Path) -> list[Path]:
     return sorted(path for path in found if _NAME.fullmatch(path.name))
 
 
-def read_checkpoint(folder: Path, model: nn.Module, optimizer: Any) -> Position:
+def read_checkpoint(folder: Path, model: nn.Module, optimizer: Any, kind: type[P]) -> P:
     """Put weights and optimizer back. Raises `UserError` where the checkpoint is of other weights."""
     saved, mine = load_file(folder / "trained.safetensors"), trainable(model)
     if saved.keys() != mine.keys():
@@ -73,7 +76,7 @@ def read_checkpoint(folder: Path, model: nn.Module, optimizer: Any) -> Position:
         for name, weight in mine.items():
             weight.copy_(saved[name])
     optimizer.load_state_dict(torch.load(folder / "optimizer.pt", map_location="cpu", weights_only=True))
-    return Position.model_validate(read_json(folder / "state.json"))
+    return kind.model_validate(read_json(folder / "state.json"))
 
 
 def drop_leftovers(run: Path) -> None:

@@ -154,7 +154,7 @@ class SftConfig(Record):
             return table
         if name not in PRESETS:
             raise ValueError(f"no preset {name!r}; there are {', '.join(PRESETS)}")
-        return _over(PRESETS[name], table)
+        return over(PRESETS[name], table)
 
     @model_validator(mode="after")
     def _trains_something(self) -> Self:
@@ -163,10 +163,10 @@ class SftConfig(Record):
         return self
 
 
-def _over(base: dict[str, Any], table: dict[str, Any]) -> dict[str, Any]:
+def over(base: dict[str, Any], table: dict[str, Any]) -> dict[str, Any]:
     """`table` with what only `base` says filled in."""
     merged = dict(base)
     for name, value in table.items():
         below = base.get(name)
-        merged[name] = _over(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+        merged[name] = over(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
     return merged

@@ -1,4 +1,4 @@
-"""The folder of a fine-tuning run: config.json, metrics.jsonl, checkpoints/, validation/, model/, summary.json."""
+"""The folder of a training run: config.json, metrics.jsonl, checkpoints/, validation/, model/, summary.json."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from vlagent.errors import UserError
 from vlagent.files import append_jsonl, iter_jsonl, read_json, write_atomic, write_json
@@ -49,12 +49,12 @@ class SftSummary(Record):
     """The exported folder."""
 
 
-def new_name() -> Path:
+def new_name(verb: str = "sft") -> Path:
     """A folder for a run that was given none."""
-    return Path("runs") / f"sft-{time.strftime('%Y%m%d-%H%M%S')}"
+    return Path("runs") / f"{verb}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
-def start_folder(run: Path, config: SftConfig) -> None:
+def start_folder(run: Path, config: BaseModel) -> None:
     """Raises `UserError` where the folder holds something."""
     if run.is_dir() and any(run.iterdir()):
         raise UserError(f"{run}: this folder is not empty; go on with it by --resume {run}, or choose another run=DIR")
@@ -69,11 +69,11 @@ def read_sft_config(run: Path) -> SftConfig:
         raise UserError(f"{run}: its config.json is not that of an sft run") from None
 
 
-def check_same_run(before: SftConfig, now: SftConfig, run: Path) -> None:
+def check_same_run(before: BaseModel, now: BaseModel, run: Path, free: frozenset[str] = FREE) -> None:
     """`UserError` that names the first key that decides results and has changed."""
     old, new = _flat(before.model_dump(mode="json")), _flat(now.model_dump(mode="json"))
     for name in sorted(old.keys() | new.keys()):
-        if name not in FREE and old.get(name) != new.get(name):
+        if name not in free and old.get(name) != new.get(name):
             raise UserError(
                 f"{run}: {name} was {old.get(name)!r} and is now {new.get(name)!r}; "
                 "resume with the same value, or start another run"

@@ -39,12 +39,16 @@ class Meter:
 
     def step(self, done: int, values: dict[str, Any]) -> None:
         """After a step; `values` are its metrics."""
-        words = f"loss {values['loss']:.4f}  {values['tokens_per_s']:,.0f} tokens/s"
+        words = self.words(values)
         if self._bar:
             self._bar.update(self._task, completed=done, description=words)
         elif time.monotonic() - self._said >= EVERY_S or done == self._total:
             self._said = time.monotonic()
             self.say(f"step {done}/{self._total}  {words}  {_left(self._remaining(done))} left")
+
+    def words(self, values: dict[str, Any]) -> str:
+        """What is shown of a step's metrics."""
+        return f"loss {values['loss']:.4f}  {values['tokens_per_s']:,.0f} tokens/s"
 
     def say(self, text: str) -> None:
         """One line."""

@@ -120,7 +120,7 @@ class SftTrainer:
             drop_leftovers(self.run)
         saved = checkpoints(self.run)
         if saved:
-            position = read_checkpoint(saved[-1], self.policy.model, self.optimizer)
+            position = read_checkpoint(saved[-1], self.policy.model, self.optimizer, Position)
             if position.rows_digest != self.position.rows_digest:
                 raise UserError(f"{self.run}: its rows have changed since it began; start another run")
             self.position = position
@@ -251,7 +251,7 @@ class SftTrainer:
 
     def _finish(self) -> SftSummary:
         if self.accelerator.is_main_process:
-            export(self.policy, self.run / "model", self.config.model.export_dtype)
+            export(self.policy, self.run / "model", self.config.model.export_dtype, Path(self.config.model.path))
         self.accelerator.wait_for_everyone()
         return self._summary("complete")
 

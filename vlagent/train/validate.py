@@ -27,9 +27,10 @@ from vlagent.types import Sample
 class Exam:
     """The questions of a run's validation, opened once."""
 
-    def __init__(self, config: ValidationConfig, seed: int) -> None:
+    def __init__(self, config: ValidationConfig, seed: int, engine: EngineOptions | None = None) -> None:
         assert config.data is not None
-        self.config, self._seed = config, seed
+        self.config = config
+        self._engine = (engine or EngineOptions()).model_copy(update={"max_batch": config.concurrency})
         self.samples = load_samples(config.data, seed=seed, limit=config.limit)
         self._search = open_search(Path(config.search)) if config.search else SearchServices()
         agent = config.agent
@@ -46,7 +47,7 @@ class Exam:
 
     async def _sit(self, policy: Policy, samples: Sequence[Sample], folder: Path, stop: Any) -> tuple[int, int]:
         agent_config = self.config.agent
-        chat = local_chat(policy, EngineOptions(max_batch=self.config.concurrency))
+        chat = local_chat(policy, self._engine)
         agent = Agent(chat, agent_config, self._tools, self._search, folder=folder / "images")
         config = EvalConfig(
             target=str(self.config.data),
