@@ -20,12 +20,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from vlagent.rewards.rubric import LIMITS
-from vlagent.types import Call, Fault, Group, Reward, Sample, StopReason, Trajectory, Turn
+from vlagent.types import Call, EvalRow, Fault, Group, Outcome, Reward, Sample, StopReason, Trajectory, Turn
 
 WORST_UP = ("max",)
 WORST_DOWN = ("min",)
 """Last words of the statistics of which a step has its extreme; of all others it has the mean."""
+
+
+Episode = tuple[Sample, Trajectory, EvalRow]
 
 
 class Normalised(Protocol):
@@ -85,7 +87,7 @@ def episode_metrics(groups: Sequence[Group]) -> dict[str, float]:
     count = len(played)
     return {
         "episodes": float(count),
-        **_rewards([reward for _, _, reward in episodes if reward is not None]),
+        **_rewards([row.reward for _, _, row in episodes if row.reward is not None]),
         **_successes(episodes),
         **_calls(episodes),
         "turns/mean": sum(len(t.turns) for t in played) / count,
@@ -96,10 +98,10 @@ def episode_metrics(groups: Sequence[Group]) -> dict[str, float]:
     }
 
 
-def _episodes(groups: Sequence[Group]) -> Iterator[tuple[Sample, Trajectory, Reward | None]]:
+def _episodes(groups: Sequence[Group]) -> Iterator[Episode]:
     for group in groups:
-        for trajectory, reward in zip(group.trajectories, group.rewards, strict=True):
-            yield group.sample, trajectory, reward
+        for trajectory, row in zip(group.trajectories, group.rows, strict=True):
+            yield group.sample, trajectory, row
 
 
 def _rewards(rewards: Sequence[Reward]) -> dict[str, float]:
@@ -115,22 +117,14 @@ def _rewards(rewards: Sequence[Reward]) -> dict[str, float]:
     return {"reward/scored": float(len(rewards)), **means}
 
 
-def _successes(episodes: Sequence[tuple[Sample, Trajectory, Reward | None]]) -> dict[str, float]:
-    """Share of the episodes whose answer is right, in all and by kind."""
+def _successes(episodes: Sequence[Episode]) -> dict[str, float]:
+    """Share of the scored episodes whose answer is right, in all and by kind."""
     found: dict[str, list[bool]] = {}
-    for sample, trajectory, reward in episodes:
-        right = _is_right(trajectory, reward)
-        if right is not None:
-            found.setdefault("all", []).append(right)
-            found.setdefault(kind_of(sample), []).append(right)
+    for sample, _, row in episodes:
+        if row.outcome in (Outcome.RIGHT, Outcome.WRONG):
+            found.setdefault("all", []).append(row.outcome is Outcome.RIGHT)
+            found.setdefault(kind_of(sample), []).append(row.outcome is Outcome.RIGHT)
     return {f"success/{name}": sum(each) / len(each) for name, each in found.items()}
-
-
-def _is_right(trajectory: Trajectory, reward: Reward | None) -> bool | None:
-    """None where it was not scored. An episode that met a limit is wrong, also where it is kept from training."""
-    if reward is None:
-        return False if trajectory.stop in LIMITS else None
-    return reward.parts["accuracy"] > 0 if "accuracy" in reward.parts else None
 
 
 def kind_of(sample: Sample) -> str:
@@ -139,7 +133,7 @@ def kind_of(sample: Sample) -> str:
     return kind if isinstance(kind, str) and kind else sample.source
 
 
-def _calls(episodes: Sequence[tuple[Sample, Trajectory, Reward | None]]) -> dict[str, float]:
+def _calls(episodes: Sequence[Episode]) -> dict[str, float]:
     tools: Counter[str] = Counter()
     cells: Counter[tuple[str, str]] = Counter()
     kinds: Counter[str] = Counter()
@@ -190,10 +184,10 @@ def _shares(prefix: str, counts: Counter[str], total: int) -> dict[str, float]:
     return {f"{prefix}/{name}": counts[name] / total for name in sorted(counts)}
 
 
-def _world_faults(episodes: Sequence[tuple[Sample, Trajectory, Reward | None]]) -> dict[str, float]:
+def _world_faults(episodes: Sequence[Episode]) -> dict[str, float]:
     """Share of the episodes that a service failed, in all and by service: a tool's, the model, the judge."""
     by_service: Counter[str] = Counter()
-    failed = [_failed_services(trajectory, reward) for _, trajectory, reward in episodes]
+    failed = [_failed_services(trajectory, row) for _, trajectory, row in episodes]
     for names in failed:
         by_service.update(names)
     return {
@@ -202,11 +196,11 @@ def _world_faults(episodes: Sequence[tuple[Sample, Trajectory, Reward | None]]) 
     }
 
 
-def _failed_services(trajectory: Trajectory, reward: Reward | None) -> set[str]:
+def _failed_services(trajectory: Trajectory, row: EvalRow) -> set[str]:
     names = {turn.call.name for turn in trajectory.turns if turn.call and _failed(turn)}
     if trajectory.stop is StopReason.MODEL_FAILURE:
         names.add("model")
-    if trajectory.stop is StopReason.ANSWERED and reward is None and not trajectory.degraded:
+    if trajectory.stop is StopReason.ANSWERED and row.outcome is Outcome.FAILED:
         names.add("judge")
     return names or ({"lookup"} if trajectory.degraded else set())
 
