@@ -278,6 +278,8 @@ class EvalRow(Record):
     answers: tuple[str, ...] = ()
     why: str = ""
     """How the outcome was decided: the matching rule, the judge's verdict, or the failure."""
+    by: str = ""
+    """What decided: `rule`, `option`, `judge`, `limit`; empty where nothing did."""
     stop: StopReason
     reward: Reward | None = None
     slices: dict[str, str] = {}

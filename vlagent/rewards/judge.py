@@ -13,13 +13,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from vlagent.chat.base import ChatModel, ChatReply, ChatRequest, ImagePart, Message, Sampling, TextPart
-from vlagent.errors import ContentFilterError
-from vlagent.files import append_jsonl, read_records
+from vlagent.errors import ContentFilterError, ServiceError
 from vlagent.render.neutralise import neutralise
 from vlagent.render.sizing import PixelLimits, fit
-from vlagent.types import Record, Sample, Usage
+from vlagent.rewards.opinions import Opinion, OpinionBook, Stopwatch, Verdict
+from vlagent.types import Sample, Usage
+
+__all__ = ["RULES", "Judge", "Verdict", "parse_verdict"]
 
 RULES = """\
 You mark answers to questions about pictures. You get the pictures, and one JSON object with the question, every \
@@ -48,17 +51,12 @@ MAX_ANSWER_CHARS = 8_000
 """A longer answer is cut before it is judged; the cut is marked."""
 
 
-class Verdict(Record):
-    """Yes, no, or None where the judge gave no verdict in the fixed form."""
+@dataclass
+class Spent:
+    """What one opinion cost."""
 
-    right: bool | None
-    why: str = ""
-    """The end of what the judge wrote."""
-
-
-class _Cached(Record):
-    key: str
-    verdict: Verdict
+    attempts: int = 0
+    usage: Usage = field(default_factory=Usage)
 
 
 @dataclass
@@ -71,36 +69,52 @@ class Judge:
     pixels: PixelLimits = PIXELS
     max_tokens: int = 2048
     cache: Path | None = None
-    """JSON lines of earlier verdicts; None remembers within the process only."""
+    """Verdicts that several runs share; None remembers within the process only."""
+    log: Path | None = None
+    """Every opinion of a run (`judgements.jsonl`), read at the start and appended to."""
     usage: Usage = field(default_factory=Usage)
     """Summed over all calls of this judge."""
-    _verdicts: dict[str, Verdict] = field(default_factory=dict)
     _asking: dict[str, asyncio.Lock] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
             raise ValueError(f"attempts = {self.attempts}: at least 1")
-        if self.cache is not None:
-            self._verdicts = {entry.key: entry.verdict for entry in read_records(self.cache, _Cached)}
+        self._book = OpinionBook(self.log, self.cache)
+
+    @property
+    def name(self) -> str:
+        return self.model.name
 
     async def verdict(self, sample: Sample, answer: str) -> Verdict:
         """Whether the answer is right. Raises `ServiceError` where the judge cannot be reached; never guesses."""
         messages = self._messages(sample, answer)
         key = self._key(messages)
+        stated: dict[str, Any] = {"key": key, "judge": self.name, "sample_id": sample.id, "answer": answer}
         async with self._asking.setdefault(key, asyncio.Lock()):
-            if key not in self._verdicts:
-                verdict = await self._ask(messages, sample.id)
-                if verdict.right is None:
-                    return verdict
-                self._verdicts[key] = verdict
-                if self.cache is not None:
-                    append_jsonl(self.cache, _Cached(key=key, verdict=verdict))
+            known = self._book.find(key)
+            opinion = (
+                Opinion(**stated, verdict=known, cached=True) if known else await self._opinion(messages, sample, stated)
+            )
+            self._book.add(opinion)
         self._asking.pop(key, None)
-        return self._verdicts[key]
+        return opinion.verdict
 
-    async def _ask(self, messages: list[Message], sample_id: str) -> Verdict:
+    async def _opinion(self, messages: list[Message], sample: Sample, stated: dict[str, Any]) -> Opinion:
+        """Ask; a failure is logged and goes on."""
+        watch, spent = Stopwatch(), Spent()
+        try:
+            verdict = await self._ask(messages, sample.id, spent)
+        except ServiceError as error:
+            nothing = Verdict(right=None)
+            failed = Opinion(**stated, verdict=nothing, failure=str(error), **vars(spent), latency_s=watch.read())
+            self._book.add(failed)
+            raise
+        return Opinion(**stated, verdict=verdict, **vars(spent), latency_s=watch.read())
+
+    async def _ask(self, messages: list[Message], sample_id: str, spent: Spent) -> Verdict:
         said = ""
         for attempt in range(self.attempts):
+            spent.attempts += 1
             reply = await self.model.complete(
                 ChatRequest(
                     messages=tuple(messages),
@@ -108,6 +122,7 @@ class Judge:
                     key=("judge", sample_id, attempt),
                 )
             )
+            spent.usage += reply.usage
             self.usage += reply.usage
             said = reply.text
             right = parse_verdict(reply)
