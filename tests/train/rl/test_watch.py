@@ -77,11 +77,10 @@ def test_weights_and_biases_is_told_the_same_values(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("WANDB_SILENT", "true")
     watch = Watch(tmp_path, WatchConfig(wandb=True, project="p", name="n"), {"lr": 1e-5})
     watch.log(1, STEP)
-    run = wandb.run
-    assert run.config["lr"] == 1e-5
+    assert wandb.run.config["lr"] == 1e-5
     watch.close()
-    assert run.summary["reward/mean"] == 0.5
-    assert list(tmp_path.glob("wandb/offline-run-*/*.wandb"))
+    (record,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
+    assert b"reward/mean" in record.read_bytes()
 
 
 def test_trackio_is_told_the_same_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
