@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -18,7 +19,7 @@ from vlagent.search.documents import is_document, read_documents
 from vlagent.search.ledger import Entry, IndexReport, Ledger, Marker, digest, plan, writing
 from vlagent.search.passages import Passage, passages
 from vlagent.search.readers import Unreadable
-from vlagent.search.text_index import VERSION, open_tantivy, schema
+from vlagent.search.text_index import VERSION, open_tantivy, schema, shard_names
 from vlagent.search.walk import Walk, address, shown, walk
 from vlagent.search.words import index_words, inflected
 from vlagent.types import Record
@@ -29,6 +30,13 @@ Progress = Callable[[int, int, str], None]
 
 COMMIT_S = 15.0
 """Slow files (PDF) are committed by the clock, so that a kill costs little."""
+
+
+MIN_HEAP = 16_000_000
+"""Bytes a thread; tantivy refuses less."""
+BLOCK = 4096
+"""Passages in a row of one file that go to the same shard."""
+MAX_SHARDS = 64
 
 
 class TextOptions(Record):
@@ -44,6 +52,9 @@ class TextOptions(Record):
     """Passages between two commits: what a kill can cost."""
     threads: int = 2
     heap_mb: int = 128
+    """Of all shards together."""
+    shards: int = 1
+    """Parts that are written and searched side by side; for corpora of many millions of passages, one a core."""
 
 
 def index_text(
@@ -66,7 +77,10 @@ def index_text(
     if not found.files:
         names = ", ".join(shown(source) for source in sources)
         raise UserError(f"{names}: no document to index (TXT, Markdown, HTML, PDF, DOCX, CSV, JSONL)")
-    marker = Marker(kind="text", version=VERSION, options={"passage_words": options.passage_words})
+    if not 1 <= options.shards <= MAX_SHARDS:
+        raise UserError(f"shards = {options.shards}: 1 to {MAX_SHARDS}")
+    shape = {"passage_words": options.passage_words} | ({"shards": options.shards} if options.shards > 1 else {})
+    marker = Marker(kind="text", version=VERSION, options=dict(shape))
     with writing(folder, marker, rebuild=rebuild) as ledger:
         run = _Run(folder, options, ledger)
         report = run.refresh(found, sources, progress or (lambda *_: None))
@@ -87,10 +101,9 @@ class _Run:
     committed: float = field(default_factory=time.monotonic)
 
     def refresh(self, found: Walk, sources: Sequence[Path], progress: Progress) -> IndexReport:
-        index = open_tantivy(self.folder)
         known = self.ledger.entries()
         todo = plan(known, found.files, sources)
-        writer = index.writer(self.options.heap_mb * 1_000_000, self.options.threads)
+        writer = _Writer(self.folder, self.options)
         for file in todo.gone:
             self._delete(writer, file)
             self.pending[file] = None
@@ -102,7 +115,7 @@ class _Run:
             if time.monotonic() - self.committed > COMMIT_S:
                 self._commit(writer)
         self._commit(writer)
-        writer.wait_merging_threads()
+        writer.close()
         progress(len(jobs), len(jobs), "")
         after = self.ledger.entries()
         return IndexReport(
@@ -116,7 +129,7 @@ class _Run:
             unreadable=(*found.problems, *self.problems),
         )
 
-    def _replace(self, writer: Any, file: str, state: os.stat_result, old: Entry | None, resume: bool) -> None:
+    def _replace(self, writer: _Writer, file: str, state: os.stat_result, old: Entry | None, resume: bool) -> None:
         """Index one file; what was there under its name goes, except the safe beginning of an unfinished one."""
         skip = old.parts if old and resume else 0
         self._delete(writer, file, skip)
@@ -124,7 +137,7 @@ class _Run:
         count = skip
         try:
             for ordinal, passage in enumerate(islice(self._passages(file), skip, None), skip):
-                writer.add_document(self._document(file, ordinal, passage))
+                writer.add(self._key(file), ordinal, self._document(file, ordinal, passage))
                 count = ordinal + 1
                 self.waiting += 1
                 if self.waiting >= self.options.commit_every:
@@ -166,24 +179,56 @@ class _Run:
         document.add_bytes("payload", json.dumps(payload, ensure_ascii=False).encode())
         return document
 
-    def _delete(self, writer: Any, file: str, first: int = 0) -> None:
-        """Remove the passages of a file from ordinal `first` on."""
-        if not first:
-            writer.delete_documents_by_term("file", self._key(file))
-            return
-        of_file = tantivy.Query.term_query(schema(), "file", self._key(file), index_option="basic")
-        later = tantivy.Query.range_query(
-            schema(), "ordinal", tantivy.FieldType.Unsigned, lower_bound=first, use_inverted_index=True
-        )
-        both = [(tantivy.Occur.Must, of_file), (tantivy.Occur.Must, later)]
-        writer.delete_documents_by_query(tantivy.Query.boolean_query(both))
+    def _delete(self, writer: _Writer, file: str, first: int = 0) -> None:
+        writer.delete(self._key(file), first)
 
     def _key(self, file: str) -> str:
         """The address with its exact bytes, as text that tantivy takes."""
         return os.fsencode(address(file, self.folder)).decode("utf-8", "backslashreplace")
 
-    def _commit(self, writer: Any) -> None:
+    def _commit(self, writer: _Writer) -> None:
         writer.commit()
         with self.ledger.transaction():
             self.ledger.write(self.pending)
         self.pending, self.waiting, self.committed = {}, 0, time.monotonic()
+
+
+class _Writer:
+    """The shards of one index. Which shard a passage is in follows from its address alone."""
+
+    def __init__(self, folder: Path, options: TextOptions) -> None:
+        names = shard_names(options.shards)
+        threads = max(1, options.threads // len(names))
+        heap = max(options.heap_mb * 1_000_000 // len(names), MIN_HEAP * threads)
+        self._writers = [open_tantivy(folder, name).writer(heap, threads) for name in names]
+
+    def add(self, key: str, ordinal: int, document: Any) -> None:
+        """Add the passage `ordinal` of a file."""
+        place = (zlib.crc32(key.encode()) + ordinal // BLOCK) % len(self._writers)
+        self._writers[place].add_document(document)
+
+    def delete(self, key: str, first: int = 0) -> None:
+        """Remove the passages of a file from ordinal `first` on."""
+        for writer in self._writers:
+            if first:
+                writer.delete_documents_by_query(_later(key, first))
+            else:
+                writer.delete_documents_by_term("file", key)
+
+    def commit(self) -> None:
+        """All shards; the caller's ledger comes after, so that a kill in between is repaired by the next run."""
+        for writer in self._writers:
+            writer.commit()
+
+    def close(self) -> None:
+        """Wait for the merges."""
+        for writer in self._writers:
+            writer.wait_merging_threads()
+
+
+def _later(key: str, first: int) -> Any:
+    of_file = tantivy.Query.term_query(schema(), "file", key, index_option="basic")
+    later = tantivy.Query.range_query(
+        schema(), "ordinal", tantivy.FieldType.Unsigned, lower_bound=first, use_inverted_index=True
+    )
+    return tantivy.Query.boolean_query([(tantivy.Occur.Must, of_file), (tantivy.Occur.Must, later)])

@@ -1,0 +1,1 @@
+"""MediaWiki dumps: streamed pages, cleaned markup, titled passages, redirects as other names."""
