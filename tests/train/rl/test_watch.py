@@ -79,6 +79,7 @@ def test_weights_and_biases_is_told_the_same_values(tmp_path: Path, monkeypatch:
     watch.log(1, STEP)
     assert wandb.run.config["lr"] == 1e-5
     watch.close()
+    wandb.teardown()  # it writes in a process of its own
     (record,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
     assert b"reward/mean" in record.read_bytes()
 
