@@ -180,6 +180,7 @@ async def row_of(sample: Sample, trajectory: Trajectory, judge: Judge | None) ->
         answer=trajectory.answer,
         answers=sample.answers,
         why=scored.why,
+        by=scored.by,
         stop=trajectory.stop,
         reward=scored.reward,
         slices=slices_of(sample),

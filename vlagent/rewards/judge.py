@@ -93,7 +93,9 @@ class Judge:
         async with self._asking.setdefault(key, asyncio.Lock()):
             known = self._book.find(key)
             opinion = (
-                Opinion(**stated, verdict=known, cached=True) if known else await self._opinion(messages, sample, stated)
+                Opinion(**stated, verdict=known, cached=True)
+                if known
+                else await self._opinion(messages, sample, stated)
             )
             self._book.add(opinion)
         self._asking.pop(key, None)

@@ -9,8 +9,8 @@ from typing import Literal, Protocol
 
 from vlagent.errors import ServiceError
 from vlagent.rewards.format import format_reward
-from vlagent.rewards.judge import Judge
 from vlagent.rewards.match import match
+from vlagent.rewards.opinions import Marker
 from vlagent.rewards.options import stated_option
 from vlagent.rewards.plain import key
 from vlagent.types import Outcome, Record, Reward, Sample, StopReason, Trajectory
@@ -30,6 +30,8 @@ class Scored(Record):
     outcome: Outcome
     why: str
     """The matching rule, the judge's words, or the failure."""
+    by: str = ""
+    """What decided: `rule`, `option`, `judge`, `limit`, or nothing where it is not scored."""
     degraded: bool = False
     trains: Trains = "excluded"
     reward: Reward | None = None
@@ -39,10 +41,10 @@ class Scored(Record):
 class RewardFn(Protocol):
     """Scores one episode. Raises nothing but bugs."""
 
-    async def __call__(self, sample: Sample, trajectory: Trajectory, judge: Judge | None) -> Scored: ...
+    async def __call__(self, sample: Sample, trajectory: Trajectory, judge: Marker | None) -> Scored: ...
 
 
-async def outcome_of(sample: Sample, trajectory: Trajectory, judge: Judge | None) -> Scored:
+async def outcome_of(sample: Sample, trajectory: Trajectory, judge: Marker | None) -> Scored:
     """Score one episode by the table of the protocol. Without a judge, rules alone decide."""
     degraded = trajectory.degraded
     if trajectory.stop is StopReason.ANSWERED:
@@ -53,6 +55,7 @@ async def outcome_of(sample: Sample, trajectory: Trajectory, judge: Judge | None
         return Scored(
             outcome=Outcome.WRONG,
             why=why,
+            by="limit",
             degraded=degraded,
             trains="excluded" if degraded else "by_option",
             reward=reward,
@@ -61,14 +64,14 @@ async def outcome_of(sample: Sample, trajectory: Trajectory, judge: Judge | None
     return Scored(outcome=outcome, why=trajectory.stop_detail or str(trajectory.stop), degraded=degraded)
 
 
-async def reward(sample: Sample, trajectory: Trajectory, judge: Judge | None = None) -> Reward | None:
+async def reward(sample: Sample, trajectory: Trajectory, judge: Marker | None = None) -> Reward | None:
     """The reward of one episode, or None where it has none (unscored, failed, stopped)."""
     return (await outcome_of(sample, trajectory, judge)).reward
 
 
-async def _grade(sample: Sample, trajectory: Trajectory, judge: Judge | None, degraded: bool) -> Scored:
+async def _grade(sample: Sample, trajectory: Trajectory, judge: Marker | None, degraded: bool) -> Scored:
     try:
-        right, why = await _is_right(sample, trajectory.answer or "", judge)
+        right, why, by = await _is_right(sample, trajectory.answer or "", judge)
     except ServiceError as error:
         return Scored(outcome=Outcome.FAILED, why=f"judge failed: {error}", degraded=degraded)
     if right is None:
@@ -76,27 +79,28 @@ async def _grade(sample: Sample, trajectory: Trajectory, judge: Judge | None, de
     return Scored(
         outcome=Outcome.RIGHT if right else Outcome.WRONG,
         why=why,
+        by=by,
         degraded=degraded,
         trains="excluded" if degraded else "yes",
         reward=_reward(trajectory, float(right), why),
     )
 
 
-async def _is_right(sample: Sample, answer: str, judge: Judge | None) -> tuple[bool | None, str]:
-    """(right, why); None is unscored. Rules first: the judge is asked only about what they do not accept."""
+async def _is_right(sample: Sample, answer: str, judge: Marker | None) -> tuple[bool | None, str, str]:
+    """(right, why, by); None is unscored. Rules first: the judge is asked only about what they do not accept."""
     if not sample.answers:
-        return None, "the sample has no accepted answer"
+        return None, "the sample has no accepted answer", ""
     if sample.choices:
-        return _option_is_right(sample, answer)
+        return (*_option_is_right(sample, answer), "option")
     found = match(answer, sample.answers)
     if found.matched:
-        return True, f"rule {found.rule}: {found.truth}"
+        return True, f"rule {found.rule}: {found.truth}", "rule"
     if not answer.strip():
-        return False, "the answer is empty"
+        return False, "the answer is empty", "rule"
     if judge is None or not judged(sample):
-        return False, "no rule accepts it"
+        return False, "no rule accepts it", "rule"
     verdict = await judge.verdict(sample, answer)
-    return verdict.right, f"judge: {verdict.why}"
+    return verdict.right, f"judge: {verdict.why}", "judge"
 
 
 def judged(sample: Sample) -> bool:
