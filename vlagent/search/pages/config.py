@@ -1,0 +1,42 @@
+"""How pages are read."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from vlagent import __version__
+from vlagent.types import Record
+
+
+class PageConfig(Record):
+    """How pages are read."""
+
+    timeout_s: float = Field(default=15.0, gt=0)
+    """Of one page, redirects, rendering and extraction included."""
+    max_bytes: int = Field(default=5_000_000, gt=0)
+    """Of one page after decompression; a longer one is cut there (a PDF is refused)."""
+    max_chars: int = Field(default=30_000, gt=0)
+    """Characters of text that are kept of one page."""
+    redirects: int = Field(default=5, ge=0)
+    concurrency: int = Field(default=64, ge=1)
+    """Pages at one time."""
+    robots: bool = True
+    """Obey robots.txt."""
+    user_agent: str = f"vlagent/{__version__}"
+    javascript: Literal["never", "auto", "always"] = "auto"
+    """Chromium: never, where a page shows next to nothing without it, or for every page."""
+    chromium: str | None = None
+    """Its executable; by default the one on the PATH, then Playwright's own."""
+    browsers: int = Field(default=1, ge=1)
+    """Each takes 300-500 MB."""
+    tabs: int = Field(default=4, ge=1)
+    """Pages at one time in one browser."""
+    recycle_after: int = Field(default=100, ge=1)
+    """Pages after which a browser is replaced."""
+    workers: int = Field(default=1, ge=0)
+    """Processes that turn bytes into text; 0 does it in threads, which cannot be killed."""
+    ports: tuple[int, ...] = (80, 443)
+    allow: tuple[str, ...] = ()
+    """Hosts (`wiki.corp`, `wiki.corp:8080`) and networks (`10.1.0.0/16`) that are read though they are private."""

@@ -1,0 +1,1 @@
+"""Search engines of the web, one file each."""
