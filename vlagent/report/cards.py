@@ -67,6 +67,11 @@ class Card:
     def suite(self) -> str:
         return self.row.suite if self.row else (self.sample.source if self.sample else "")
 
+    def facet(self, name: str) -> tuple[str, ...]:
+        """Its values of one filter: `outcome`, `tools`, `stop` or `suite`."""
+        value = self.trajectory.stop if name == "stop" else getattr(self, name)
+        return value if isinstance(value, tuple) else (str(value),)
+
     @property
     def words(self) -> str:
         """Everything that the free-text search looks in, lower case."""
@@ -112,11 +117,8 @@ class RunContents:
     summary: dict[str, Any]
 
     def count(self, name: str) -> dict[str, int]:
-        """How many cards have each value of `outcome`, `stop`, `suite` or `tools`, most frequent first."""
-        counts: Counter[str] = Counter()
-        for card in self.cards:
-            value = card.trajectory.stop if name == "stop" else getattr(card, name)
-            counts.update(value if isinstance(value, tuple) else [str(value)])
+        """How many cards have each value of a filter, most frequent first."""
+        counts = Counter(value for card in self.cards for value in card.facet(name))
         return dict(counts.most_common())
 
 

@@ -26,6 +26,8 @@ OUTCOMES = {
     "failed": "Failed",
     "not_counted": "Not counted",
 }
+SELECTS = (("tools", "Tool"), ("stop", "Stop reason"), ("suite", "Suite"))
+"""Filters in which one value is picked, and what they are called."""
 
 
 def write_report(run: Path) -> Path:
@@ -43,6 +45,25 @@ def write_report(run: Path) -> Path:
 def render_page(contents: RunContents) -> str:
     """The page as text."""
     store = PictureStore(contents.folder, _side(len(contents.cards)))
+    environment = make_environment(store)
+    body = {
+        "contents": contents,
+        "title": _title(contents),
+        "tables": summary_tables(contents.summary),
+        "selects": SELECTS,
+        "facets": {name: contents.count(name) for name in ("outcome", *(name for name, _ in SELECTS))},
+        "css": Markup(asset("page.css")),
+        **script_of(asset("page.js")),
+    }
+    # the pictures are known only once the cards are rendered: they stand in a block after them
+    cards = environment.get_template("cards.html").render(**body)
+    return environment.get_template("page.html").render(
+        **body, cards=Markup(cards), pictures=Markup(json_block(store.urls))
+    )
+
+
+def make_environment(store: PictureStore) -> Environment:
+    """The templates, with what cards are drawn by."""
     environment = Environment(
         loader=PackageLoader("vlagent.report"),
         autoescape=True,
@@ -53,20 +74,13 @@ def render_page(contents: RunContents) -> str:
     environment.globals.update(
         picture_key=store.key, link_of=link_of, is_crop=is_crop, pretty=_pretty, outcomes=OUTCOMES, free=FREE
     )
-    template = environment.get_template("page.html")
-    script = _asset("page.js")
-    body = {
-        "contents": contents,
-        "title": _title(contents),
-        "tables": summary_tables(contents.summary),
-        "facets": {name: contents.count(name) for name in ("outcome", "tools", "stop", "suite")},
-        "css": Markup(_asset("page.css")),
-        "script": Markup(script),
-        "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-    }
-    # the pictures are known only once the cards are rendered: they stand in a block after them
-    cards = environment.get_template("cards.html").render(**body)
-    return template.render(**body, cards=Markup(cards), pictures=Markup(_json_block(store.urls)))
+    return environment
+
+
+def script_of(script: str) -> dict[str, str]:
+    """The only script that a page's content policy lets run, and its hash."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return {"script": Markup(script), "script_hash": digest}
 
 
 def _side(cards: int) -> int:
@@ -80,11 +94,13 @@ def _title(contents: RunContents) -> str:
     return contents.folder.resolve().name
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """A file of the templates as text."""
     return (files("vlagent.report") / "templates" / name).read_text(encoding="utf-8")
 
 
-def _json_block(value: Any) -> str:
+def json_block(value: Any) -> str:
+    """JSON that cannot end its script element."""
     return json.dumps(value).replace("<", "\\u003c")
 
 

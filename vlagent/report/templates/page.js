@@ -5,6 +5,7 @@
   const links = [...document.querySelectorAll("#list a")];
   const articles = new Map([...document.querySelectorAll("article")].map((a) => [a.id, a]));
   const form = document.querySelector(".filters");
+  const selects = [...form.querySelectorAll("select")];
   const find = document.getElementById("find");
   const large = document.getElementById("large");
   let current = null;
@@ -49,15 +50,14 @@
   function matches(link, words, values) {
     const data = link.dataset;
     if (values.outcome.length && !values.outcome.includes(data.outcome)) return false;
-    if (values.tools && !data.tools.split(" ").includes(values.tools)) return false;
-    if (values.stop && data.stop !== values.stop) return false;
-    if (values.suite && data.suite !== values.suite) return false;
+    if (values.picked.some(([name, value]) => !data[name].split("\n").includes(value))) return false;
     return words.every((word) => data.words.includes(word));
   }
 
   function filter() {
     const data = new FormData(form);
-    const values = { outcome: data.getAll("outcome"), tools: data.get("tools"), stop: data.get("stop"), suite: data.get("suite") };
+    const picked = selects.map((select) => [select.name, select.value]).filter(([, value]) => value);
+    const values = { outcome: data.getAll("outcome"), picked };
     const words = find.value.toLowerCase().split(/\s+/).filter(Boolean);
     for (const link of links) link.parentElement.hidden = !matches(link, words, values);
     const left = shown();
