@@ -21,7 +21,7 @@ from vlagent.agent.loop import Agent
 from vlagent.bench.config import EvalConfig, check_same, read_config
 from vlagent.bench.evaluate import Evaluation, Watcher, evaluate
 from vlagent.bench.runs import read_samples
-from vlagent.bench.suites import SUITES, resolve, rollouts_of, suite_of
+from vlagent.bench.suites import SUITES, check_counts, check_target, data_folder, load_target, rollouts_of
 from vlagent.bench.table import summary_table
 from vlagent.cli.models import (
     WORKFLOW_HELP,
@@ -33,7 +33,6 @@ from vlagent.cli.models import (
 from vlagent.cli.offline import check_endpoint, forbid_network
 from vlagent.cli.shipped import settings_of
 from vlagent.cli.terminal import console_for, one_line
-from vlagent.data.manifest import load_samples
 from vlagent.errors import UserError
 from vlagent.render.dialects import DIALECTS
 from vlagent.render.prompts import load_prompts
@@ -54,8 +53,9 @@ EXIT = {"complete": 0, "failures": 3, "stopped": 130}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `eval`; what is not given stays None, so that a resumed run keeps its own value."""
-    parser.add_argument("target", nargs="?", help=f"manifest.json[:entry,...], rows, or one of {', '.join(SUITES)}")
-    parser.add_argument("--data", metavar="DIR", help="folder with the manifest.json of the suites (VLAGENT_DATA)")
+    suites = ", ".join(SUITES)
+    parser.add_argument("target", nargs="?", help=f"manifest.json[:entry,...], rows, or SUITE[,SUITE...] of {suites}")
+    parser.add_argument("--data", metavar="DIR", help="folder with the suites' files (VLAGENT_DATA; see bench)")
     parser.add_argument("--run", type=Path, metavar="DIR", help="run folder; goes on with it if it holds a part")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="go on with a run, with its own configuration")
     _add_model_arguments(parser)
@@ -153,12 +153,13 @@ def prepare(args: argparse.Namespace) -> Prepared:
 def _fresh(args: argparse.Namespace) -> tuple[list[Sample], SearchServices, EvalConfig, Path]:
     if args.target is None:
         raise UserError("eval: what is to be run? a suite, a manifest or rows, or --resume RUN")
-    data = args.data or os.environ.get("VLAGENT_DATA")
-    target = resolve(args.target, Path(data) if data else None)
+    data = data_folder(args.data)
+    check_target(args.target, data)
     model = name_or_default(args.model, args.base_url)
     given = settings_of(model) | _agent_values(args, settings_of(model).get("sampling"))
-    samples = load_samples(target, seed=given.get("seed", 0), limit=args.limit, warn=_warn)
-    _check_counts(samples, args.limit)
+    samples = load_target(args.target, data, seed=given.get("seed", 0), limit=args.limit, warn=_warn)
+    for line in check_counts(samples) if args.limit is None else ():
+        _warn(line)
     search = _open_search(args.search, samples, given.get("top_k", 5))
     if "tools" not in given:
         given["tools"] = _available_tools(search)
@@ -225,14 +226,6 @@ def _checked(table: dict[str, Any]) -> EvalConfig:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"]) or "configuration"
         raise UserError(f"{key} = {first['input']!r}: {first['msg']}") from None
-
-
-def _check_counts(samples: Sequence[Sample], limit: int | None) -> None:
-    """A published set that is not whole gives other numbers than the published ones."""
-    for source in dict.fromkeys(sample.source for sample in samples):
-        suite, found = suite_of(source), sum(sample.source == source for sample in samples)
-        if suite and limit is None and found != suite.items:
-            _warn(f"{source}: {found} questions, the published set has {suite.items}")
 
 
 def _open_search(folder: str | None, samples: Sequence[Sample], top_k: int) -> SearchServices:

@@ -19,6 +19,7 @@ VERBS = {
     "ask": "ask a question about pictures",
     "index": "index a folder of documents or pictures",
     "toy": "make the toy world",
+    "bench": "list, fetch and check the published evaluation sets",
     "eval": "run a suite or a manifest and score it",
     "compare": "compare two runs question by question",
     "stage0": "pre-train a tiny model: perception and copying",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,8 @@ class Manifest:
             file=self._find(entry.annotation, root),
             system_prompt=_text_or_none(arguments.get("system_prompt")),
             format_instruction=_text_or_none(arguments.get("format_instruction")) or "",
-            reward_fn=entry.reward_fn,
+            # Test manifests as released reward nothing and name their metric as unused.
+            reward_fn=entry.reward_fn or entry.unused_reward_fn,
         )
 
     def _find(self, text: str, *more: Path) -> Path:
@@ -168,21 +170,33 @@ def repeat(samples: list[Sample], times: float, seed: int, name: str) -> list[Sa
     return samples * whole + [samples[index] for index in drawn]
 
 
-def _read(origin: Origin, pictures: Pictures, side: Path | None, limit: int | None) -> list[Sample]:
+def common_rows(origin: Origin, side: Path | None = None) -> Iterator[dict[str, Any]]:
+    """The rows of a file in the common layout (`prompt`, `image`, `reward_model`), whichever one they are written in.
+
+    A row of a layout that is not known comes as it is. `UserError` where the file cannot be read.
+    """
     cached: dict[str, dict[str, Any]] | None = None
-    samples = []
-    for number, row in enumerate(_rows(origin.file), 1):
-        if limit is not None and number > limit:
-            break
+    for row in _rows(origin.file):
         if hr_mmsearch.is_hr_mmsearch(row):
             cached = hr_mmsearch.read_side_file(origin.file, side) if cached is None else cached
-            row = hr_mmsearch.as_row(row, cached)
+            yield hr_mmsearch.as_row(row, cached)
         elif plain.is_plain(row):
-            row = plain.as_row(row, plain.paths_of(row))
-        sample = read_row(row, number, origin, pictures)
-        if sample is not None:
-            samples.append(sample)
-    return samples
+            yield plain.as_row(row, plain.paths_of(row))
+        else:
+            yield row
+
+
+def read_samples(
+    rows: Iterable[Mapping[str, Any]], origin: Origin, pictures: Pictures, limit: int | None = None
+) -> list[Sample]:
+    """The samples of the first `limit` rows in the common layout, but for those with an unusable picture."""
+    numbered = enumerate(islice(rows, limit), 1)
+    samples = (read_row(row, number, origin, pictures) for number, row in numbered)
+    return [sample for sample in samples if sample is not None]
+
+
+def _read(origin: Origin, pictures: Pictures, side: Path | None, limit: int | None) -> list[Sample]:
+    return read_samples(common_rows(origin, side), origin, pictures, limit)
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:
