@@ -41,8 +41,9 @@ STEP = 75
 """Two windows that differ by this much in both directions share (1 - 75 / 256) ** 2 < 1 / 2 of their area."""
 FLAT_QUERIES = 8
 PAPER = 100_000
-PHOTOGRAPHS = """astronaut camera chelsea coffee rocket hubble_deep_field retina motorcycle_left immunohistochemistry
-cell coins moon brick grass gravel clock""".split()
+_NAMES = """astronaut camera chelsea coffee rocket hubble_deep_field retina motorcycle_left immunohistochemistry
+cell coins moon brick grass gravel clock"""
+PHOTOGRAPHS = tuple(_NAMES.split())
 _FILES = {"immunohistochemistry": "ihc", "clock": "clock_motion"}
 
 Change = Callable[[Image.Image, random.Random], Image.Image]

@@ -23,7 +23,7 @@ from vlagent.files import read_json, sha256_of, write_json
 from vlagent.search.walk import MARKER, address, located, shown
 from vlagent.types import Record
 
-Kind = Literal["text", "images"]
+Kind = Literal["text", "images", "dense", "semantic", "search-r1"]
 
 
 class Marker(Record):

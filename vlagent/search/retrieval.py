@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from vlagent.errors import UserError
+from vlagent.search.passages import Passage
 from vlagent.types import Hit, Source
 
 TOPK = 3
@@ -62,6 +63,13 @@ def retrieve(
         raise UserError(f"topk = {topk}: 0 or more is expected")
     found = index.passages(queries, wanted) if queries else []
     return {"result": [[_item(one, return_scores) for one in of_query] for of_query in found]}
+
+
+def payload_of(file: str, ordinal: int, passage: Passage) -> dict[str, Any]:
+    """What an index keeps of a passage: `file` as it is stored, its place in it, and what a hit shows."""
+    payload = {"file": file, "ordinal": ordinal, "document": passage.document, "title": passage.title}
+    optional = {"page": passage.page, "url": passage.url, "id": passage.id}
+    return payload | {key: value for key, value in optional.items() if value is not None} | {"text": passage.text}
 
 
 def payload_found(payload: dict[str, Any], score: float, source: Source) -> Found:

@@ -19,6 +19,7 @@ from vlagent.search.documents import is_document, read_documents
 from vlagent.search.ledger import Entry, IndexReport, Ledger, Marker, digest, plan, writing
 from vlagent.search.passages import Passage, passages
 from vlagent.search.readers import Unreadable
+from vlagent.search.retrieval import payload_of
 from vlagent.search.text_index import VERSION, open_tantivy, schema, shard_names
 from vlagent.search.walk import Walk, address, shown, walk
 from vlagent.search.words import index_words, inflected
@@ -161,14 +162,7 @@ class _Run:
             self.problems.append((shown(file), "; ".join(notes[:3]) + more))
 
     def _document(self, file: str, ordinal: int, passage: Passage) -> Any:
-        payload = {
-            "file": shown(address(file, self.folder)),
-            "ordinal": ordinal,
-            "document": passage.document,
-            "title": passage.title,
-        }
-        optional = {"page": passage.page, "url": passage.url, "id": passage.id}
-        payload |= {key: value for key, value in optional.items() if value is not None} | {"text": passage.text}
+        payload = payload_of(shown(address(file, self.folder)), ordinal, passage)
         document = tantivy.Document()
         document.add_text("file", self._key(file))
         document.add_unsigned("ordinal", ordinal)
