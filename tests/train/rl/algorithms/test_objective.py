@@ -269,6 +269,6 @@ def test_the_mismatch_is_that_of_the_trainer_where_the_sampler_is_the_old_policy
 )
 def test_every_setting_of_the_objective_changes_the_loss(setting: dict[str, Any]) -> None:
     clipped_up_and_down = torch.tensor([[0.5], [1.0], [-0.6]])
-    scores = full_scores(drawn(2) + clipped_up_and_down + drawn(6, 0.2) + 1.0)
+    scores = full_scores(drawn(2) + clipped_up_and_down + drawn(6, 0.6) + 1.0)
     plain, changed = (objective(scores, ADVANTAGES, config(**v), totals(MASK)).loss.item() for v in ({}, setting))
     assert abs(plain - changed) > 1e-4
