@@ -43,7 +43,7 @@ def mask_dropped() -> None:
         row.mask[1:] = True
         return row
 
-    groups._row = wrong
+    vars(groups)["_row"] = wrong
 
 
 MUTANTS: dict[str, Callable[[], None]] = {
