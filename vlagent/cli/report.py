@@ -6,16 +6,18 @@ import argparse
 from pathlib import Path
 
 from vlagent.report.page import write_report
+from vlagent.report.training import is_training, write_training_report
 
 HELP = "write the page of a run"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `report`."""
-    parser.add_argument("run", type=Path, metavar="RUN", help="folder of an evaluation or of `ask`")
+    parser.add_argument("run", type=Path, metavar="RUN", help="folder of an evaluation, of `ask`, or of a training run")
 
 
 def run(args: argparse.Namespace) -> int:
     """Write RUN/report.html."""
-    print(write_report(args.run).resolve())
+    write = write_training_report if is_training(args.run) else write_report
+    print(write(args.run).resolve())
     return 0

@@ -10,6 +10,7 @@ import pytest
 
 from vlagent.errors import UserError
 from vlagent.files import iter_jsonl, read_records
+from vlagent.train.folder import cut_metrics
 from vlagent.train.rl.alarms import Alarm, AlarmConfig
 from vlagent.train.rl.watch import ALARMS, TRACKERS, Watch, WatchConfig
 
@@ -38,6 +39,16 @@ def test_a_resumed_run_remembers_what_is_usual_and_what_rings_already(tmp_path: 
     first.log(1, STEP)
     assert len(Watch(tmp_path, QUIET).log(2, bad)) == 1
     assert Watch(tmp_path, QUIET).log(3, bad) == []
+
+
+def test_a_resumed_run_forgets_the_alarms_of_the_steps_that_it_plays_again(tmp_path: Path) -> None:
+    watch, bad = Watch(tmp_path, QUIET), {**STEP, "entropy": 0.001}
+    for step, values in enumerate([STEP, bad, STEP, bad], 1):
+        watch.log(step, values)
+    cut_metrics(tmp_path, 3)
+    resumed = Watch(tmp_path, QUIET)
+    assert [alarm.step for alarm in read_records(tmp_path / ALARMS, Alarm)] == [2]
+    assert len(resumed.log(4, bad)) == 1
 
 
 def test_a_value_that_is_no_number_can_be_written_and_read_again(tmp_path: Path) -> None:

@@ -1,0 +1,258 @@
+"""The page of a training run, as text and in a real browser driven by mouse and keyboard."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from markupsafe import escape
+
+from tests.report.conftest import EVIL
+from tests.report.training_run import make_training_run
+from vlagent.cli.main import main
+from vlagent.errors import UserError
+from vlagent.files import write_json
+from vlagent.report.series import Chart, Line, charts_of, read_table, window
+from vlagent.report.training import compared, heat_map, is_training, read_steps, spread, write_training_report
+
+browser_test = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def training(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_training_run(tmp_path_factory.mktemp("training"))
+
+
+def test_a_folder_without_metrics_is_the_users_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"metrics\.jsonl"):
+        write_training_report(tmp_path)
+
+
+def test_the_verb_writes_the_page_of_a_training_run(training: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert is_training(training)
+    assert main(["report", str(training)]) == 0
+    assert Path(capsys.readouterr().out.strip()) == training.resolve() / "report.html"
+    assert "Share of groups that teach" in (training / "report.html").read_text()
+
+
+def test_an_evaluation_is_no_training_run(tmp_path: Path) -> None:
+    write_json(tmp_path / "config.json", {"verb": "eval"})
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n')
+    assert not is_training(tmp_path)
+
+
+def test_a_run_that_has_measured_nothing_yet_has_a_page_that_says_so(tmp_path: Path) -> None:
+    write_json(tmp_path / "config.json", {"verb": "rl"})
+    (tmp_path / "metrics.jsonl").write_text("")
+    text = write_training_report(tmp_path).read_text()
+    assert "Nothing has been measured yet." in text
+    assert "0 steps, not ended yet" in text
+
+
+def test_the_page_asks_nothing_of_any_network_and_escapes_what_it_shows(training: Path) -> None:
+    text = write_training_report(training).read_text()
+    assert re.findall(r"<(?:link|script|img|iframe|source)[^>]*\b(?:src|href)=\"([^\"]*)", text) == []
+    assert EVIL not in text
+    assert str(escape(EVIL)) in text
+
+
+def test_the_numbers_for_the_script_are_json_without_nan(training: Path) -> None:
+    block = write_training_report(training).read_text().split('id="charts">')[1].split("</script>")[0]
+    charts = json.loads(block, parse_constant=lambda name: pytest.fail(f"{name} in the page"))
+    loss = next(chart for chart in charts if chart["title"] == "Loss")
+    assert loss["lines"][0]["points"][5] == [6.0, None]
+    assert loss["marks"] == [[6.0, "loss: not a finite number"]]
+
+
+def test_every_number_of_the_run_is_in_exactly_one_chart(training: Path) -> None:
+    lines = [json.loads(line) for line in (training / "metrics.jsonl").read_text().splitlines()]
+    shown = [line.label for charts in charts_of(read_table(lines)).values() for chart in charts for line in chart.lines]
+    assert len(shown) == len(set(shown))
+    measured = {name for line in lines for name in line if not name.startswith("calls_by_kind/")}
+    assert set(shown) == measured - {"step", "episodes", "reward/scored"}
+
+
+def test_what_the_layout_does_not_know_stands_under_other() -> None:
+    sections = charts_of({"own/thing": [(1, 2.0)], "own/else": [(1, 3.0)], "kl": [(1, 0.1)]})
+    assert list(sections) == ["Algorithm", "Other"]
+    assert sections["Other"] == [Chart("own", (Line("own/else", ((1, 3.0),)), Line("own/thing", ((1, 2.0),))))]
+
+
+@pytest.mark.parametrize(("count", "first", "last"), [(1, 0, 0), (4, 0, 3), (10, 0.5, 8.5), (100, 2, 97)])
+def test_before_and_after_are_means_of_a_fifth_of_the_steps_at_most_five(count: int, first: float, last: float) -> None:
+    values = [float(i) for i in range(count)]
+    assert (window(values, last=False), window(values, last=True)) == (first, last)
+
+
+def test_the_table_on_top_leaves_out_what_is_no_number() -> None:
+    table = compared({"loss": [(1, 4.0), (2, float("nan")), (3, 2.0)], "success/all": [(1, 0.5)]})
+    assert table is not None
+    assert table.rows == (("Loss", "4", "2", "-2"),)
+
+
+def test_the_heat_map_counts_a_tool_that_was_not_called_as_zero() -> None:
+    played = [{"success/read": 1.0, "calls_by_kind/read/crop": 2.0}, {"success/brand": 1.0}, {"success/read": 1.0}]
+    heat = heat_map(played)
+    assert heat is not None
+    assert (heat.kinds, heat.tools) == (("read",), ("crop",))
+    cell = heat.cells["read", "crop"]
+    assert (cell.before, cell.after) == (2.0, 0.0)
+
+
+def test_the_heat_map_of_a_run_shows_the_crops_that_it_unlearnt(training: Path) -> None:
+    lines = [json.loads(line) for line in (training / "metrics.jsonl").read_text().splitlines()]
+    heat = heat_map(lines)
+    assert heat is not None
+    assert heat.cells["read", "image_crop"].before == 1.5
+    assert heat.cells["read", "image_crop"].after == 1.0
+    assert heat.cells["brand", "text_search"].after == 1.0
+
+
+def test_episodes_are_of_the_first_and_the_last_recorded_step_and_between(training: Path) -> None:
+    cards = read_steps(training)
+    assert {card.step for card in cards} == {1, 4, 7, 10}
+    assert len(cards) == 4 * 4 * 4  # four steps, four of six groups, four rollouts
+    assert [card.number for card in cards] == list(range(1, len(cards) + 1))
+    assert spread(list(range(10)), 4) == [0, 3, 6, 9]
+
+
+@pytest.fixture(scope="module")
+def written(training: Path) -> Path:
+    return write_training_report(training)
+
+
+@pytest.fixture
+def page(written: Path, browser: Any) -> Iterator[Any]:
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light", offline=True)
+    page = context.new_page()
+    page.problems = []
+    page.on("pageerror", lambda error: page.problems.append(str(error)))
+    page.on("console", lambda message: page.problems.append(message.text) if message.type == "error" else None)
+    page.goto(written.as_uri())
+    yield page
+    assert page.problems == []
+    context.close()
+
+
+def chart(page: Any, title: str) -> Any:
+    return page.locator("#curves .chart", has=page.locator("figcaption", has_text=re.compile(f"^{title}$")))
+
+
+def legend(figure: Any) -> dict[str, str]:
+    items = [text.rsplit(" ", 1) for text in figure.locator(".legend li").all_inner_texts()]
+    return {name.strip(): value for name, value in (" ".join(item).split() for item in items)}
+
+
+def titles(page: Any) -> list[str]:
+    return [str(text) for text in page.locator("#curves .chart:not([hidden]) figcaption").all_inner_texts()]
+
+
+@browser_test
+def test_every_chart_is_drawn_and_its_legend_has_the_last_value(page: Any) -> None:
+    assert page.locator("#curves .chart").count() == page.locator("#curves .chart svg").count() > 15
+    assert legend(chart(page, "Success")) == {"success/all": "0.75", "validation/success": "0.78"}
+
+
+@browser_test
+def test_the_mouse_over_one_chart_reads_all_charts_at_that_step(page: Any) -> None:
+    figure = chart(page, "Success")
+    box = figure.locator("svg").bounding_box()
+    page.mouse.move(box["x"] + 1 + box["width"] * 46 / 360, box["y"] + box["height"] / 2)
+    assert page.locator("#cursor").inner_text() == "step 1"
+    assert legend(figure)["success/all"] == "0.25"
+    assert legend(chart(page, "Loss")) == {"loss": "1"}
+    page.mouse.move(5, 5)
+    assert page.locator("#cursor").inner_text() == ""
+    assert legend(figure)["success/all"] == "0.75"
+
+
+@browser_test
+def test_a_value_that_is_no_number_leaves_a_gap_and_a_mark(page: Any) -> None:
+    loss = chart(page, "Loss")
+    assert loss.locator("path.curve").count() == 2
+    assert loss.locator(".mark title").text_content() == "loss: not a finite number"
+    assert chart(page, "Success").locator(".mark").count() == 0
+    assert page.locator(".alarms li").inner_text() == "step 6 loss: not a finite number"
+
+
+@browser_test
+def test_m_finds_curves_and_escape_shows_them_all_again(page: Any) -> None:
+    every = titles(page)
+    page.keyboard.press("m")
+    page.keyboard.type("kl")
+    assert titles(page) == ["KL to the reference"]
+    assert page.locator("section.charts:visible h2").all_inner_texts() == ["Algorithm"]
+    page.keyboard.type("zzz")
+    assert titles(page) == []
+    assert page.locator("#nocurve").is_visible()
+    page.keyboard.press("Escape")
+    assert titles(page) == every
+    page.keyboard.press("j")
+    assert page.evaluate("location.hash") == "#t2"
+
+
+@browser_test
+def test_smoothing_draws_the_raw_curve_faintly_beneath(page: Any) -> None:
+    figure = chart(page, "Success")
+    page.locator("#smooth").focus()
+    page.keyboard.press("End")
+    assert figure.locator("path.faint").count() == 2
+    assert 0.25 < float(legend(figure)["success/all"]) < 0.75
+    page.keyboard.press("Home")
+    assert figure.locator("path.faint").count() == 0
+
+
+@browser_test
+def test_a_chart_opens_large_by_mouse_and_by_keyboard_and_arrows_walk_the_steps(page: Any) -> None:
+    chart(page, "Success").click()
+    assert page.locator("#big[open] figcaption").inner_text() == "Success"
+    page.keyboard.press("Escape")
+    assert page.locator("#big[open]").count() == 0
+    chart(page, "Reward").focus()
+    page.keyboard.press("Enter")
+    large = page.locator("#big[open]")
+    assert large.locator("figcaption").inner_text() == "Reward"
+    page.keyboard.press("ArrowRight")
+    assert legend(large)["reward/mean"] == "0.75"
+    for _ in range(20):
+        page.keyboard.press("ArrowRight")
+    assert legend(large)["reward/mean"] == "1.25"
+    large.locator("button").click()
+    assert page.locator("#big[open]").count() == 0
+
+
+@browser_test
+def test_the_step_filter_and_the_kind_filter_show_the_episodes_of_a_step(page: Any) -> None:
+    page.select_option("select[name=step]", "10")
+    page.select_option("select[name=kind]", "brand")
+    questions = page.locator("#list li:not([hidden]) .line").all_text_contents()
+    assert set(questions) == {"What does sign 3 of step 10 say?", "What does sign 5 of step 10 say?"}
+    page.keyboard.press("Escape")
+    assert page.locator("#shown").inner_text() == "64 of 64"
+
+
+@browser_test
+def test_t_makes_the_charts_dark_too(page: Any) -> None:
+    def color() -> Any:
+        return page.evaluate("getComputedStyle(document.querySelector('.curve')).stroke")
+
+    before = color()
+    page.locator("h1").click()
+    page.keyboard.press("t")
+    assert color() != before
+
+
+@browser_test
+def test_every_control_has_a_name_and_the_page_is_no_wider_than_a_phone(page: Any) -> None:
+    unnamed = page.evaluate(
+        """() => [...document.querySelectorAll('button, input, select, nav, svg, dialog, [role=button]')].filter((e) =>
+            !(e.getAttribute('aria-label') || e.textContent.trim() || e.labels?.[0]?.textContent.trim()))
+            .map((e) => e.outerHTML)"""
+    )
+    assert unnamed == []
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
