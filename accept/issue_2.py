@@ -63,9 +63,8 @@ def play(
     model: str, world: World, run: Path, workflow: str = "agent", control: str | None = None, tools: bool = True
 ) -> SuiteSummary:
     """Play a checkpoint at temperature 1, as its own settings say, and score it."""
-    settings = settings_of(model)
-    settings |= {"workflow": workflow, "seed": SEED}
-    config = AgentConfig.model_validate(settings if tools else settings | {"tools": ()})
+    settings = settings_of(model, workflow) | {"workflow": workflow, "seed": SEED}
+    config = AgentConfig.model_validate(settings if tools else settings | {"tools": (), "prompts": None})
     needed = config.tools if workflow == "agent" else ("text_search", "image_search") if workflow == "rag" else ()
     setup = Setup(make_tools(needed, search=world.search), world.search, world.other.text, _scenes(world))
     if control is not None:

@@ -24,7 +24,7 @@ PACE = Pace(checkpoint_s=0.0, log_s=0.0)
 SMALL = Stage0Config(
     pictures=PictureStage(scenes=4, held_scenes=2, thumbnails=4),
     vision=VisionStage(steps=2, crops=2, overviews=2, others=1, early_step=1),
-    decoder=DecoderStage(phases=(Phase(steps=1, rows=2, drills=1), Phase(steps=2, rows=2, drills=1)), early_step=1),
+    decoder=DecoderStage(phases=(Phase(steps=1, rows=2, drills=1), Phase(steps=2, rows=2, drills=1))),
     join=JoinStage(steps=2, rows=2, crops=2, drills=1, processes=1),
 )
 

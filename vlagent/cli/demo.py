@@ -113,12 +113,12 @@ def _plays(model: str | None, seed: int, console: Console) -> list[Play]:
     console.print(
         f"{model} plays: a model of the Qwen3-VL architecture with 1.4 million parameters, trained on the toy world."
     )
-    settings = settings_of(model) | {"seed": seed}
-    agent = AgentConfig.model_validate(settings)
-    others = [
-        Play(name, model, AgentConfig.model_validate(settings | {"workflow": name})) for name in ("direct", "rag")
-    ]
-    return [*others, Play("agent", model, agent), Play("control", model, agent, CONTROL)]
+    direct, rag, agent = (
+        AgentConfig.model_validate(settings_of(model, name) | {"workflow": name, "seed": seed})
+        for name in ("direct", "rag", "agent")
+    )
+    played = {"direct": direct, "rag": rag, "agent": agent}
+    return [*(Play(name, model, config) for name, config in played.items()), Play("control", model, agent, CONTROL)]
 
 
 def _open_stage(folder: Path) -> Stage:

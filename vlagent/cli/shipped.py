@@ -55,12 +55,17 @@ def folder_of(name: str) -> Path:
     return folder
 
 
-def settings_of(name: str | None) -> dict[str, Any]:
-    """The agent settings that a checkpoint in this process brings; nothing for any other model."""
+def settings_of(name: str | None, workflow: str = "agent") -> dict[str, Any]:
+    """The agent settings that a checkpoint in this process brings; nothing for any other model.
+
+    Its prompts name its tools, so they are left out where a workflow gives it none.
+    """
     if not is_local(name):
         return {}
     path = folder_of(str(name)) / SETTINGS
     table: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if workflow != "agent":
+        table.pop("prompts", None)
     return table
 
 

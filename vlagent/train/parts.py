@@ -69,8 +69,15 @@ def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
     return {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
 
 
-def export(policy: Policy, folder: Path, dtype: str | None) -> None:
-    """Write what plain transformers loads: adapters are merged, and lie beside it too. Old content is replaced."""
+AGENT_FILE = "agent.json"
+"""How episodes have to run for a checkpoint; it lies beside the weights and goes along with them."""
+
+
+def export(policy: Policy, folder: Path, dtype: str | None, parent: Path | None = None) -> None:
+    """Write what plain transformers loads: adapters are merged, and lie beside it too. Old content is replaced.
+
+    `parent` is the checkpoint that training began with: its agent settings hold for this one as well.
+    """
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     model, merged = policy.model, policy.model
@@ -79,6 +86,8 @@ def export(policy: Policy, folder: Path, dtype: str | None) -> None:
         merged = _merged(model)
     kind = None if dtype is None else getattr(torch, dtype)
     Policy(merged, policy.processor, policy.name).save(partial, dtype=kind)
+    if parent is not None and (parent / AGENT_FILE).exists():
+        shutil.copy(parent / AGENT_FILE, partial / AGENT_FILE)
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)
 

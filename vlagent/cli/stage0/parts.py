@@ -15,8 +15,10 @@ from vlagent.files import write_json
 from vlagent.model.chatml import Vocabulary
 from vlagent.model.tiny import TinySpec, make_policy
 from vlagent.randomness import rng_of
+from vlagent.render.prompts import Prompts
 from vlagent.render.sizing import LIMITS
 from vlagent.toy.lexicon import COLOURS, FIRST_PIECES, LEVELS, PLACE_KINDS, PLACE_NAMES, SECOND_PIECES, YEARS
+from vlagent.toy.world import SYSTEM_PROMPT
 from vlagent.train.stage0.config import Phase, Stage0Config
 from vlagent.train.stage0.data import Row
 from vlagent.train.stage0.stages import Run, meet, train_decoder, train_join, train_vision, write_base
@@ -99,10 +101,7 @@ def _join(config: Stage0Config, folder: Path, here: int) -> None:
 
 
 def tiny_agent(top_k: int) -> AgentConfig:
-    """How episodes have to run for a model of this stage: it knows these sizes, tools and layouts and no others.
-
-    Its prompt is `toy.world.SYSTEM_PROMPT`, which a toy world's manifest brings (`--short-prompt`).
-    """
+    """How episodes have to run for a model of this stage: it knows this prompt, these sizes, tools and layouts."""
     return AgentConfig(
         pixels=LIMITS["tiny"],
         tools=TOOLS,
@@ -111,6 +110,7 @@ def tiny_agent(top_k: int) -> AgentConfig:
         max_tokens_turn=64,
         max_tokens_total=640,
         sampling=Sampling(temperature=1.0),
+        prompts=Prompts(system=SYSTEM_PROMPT),
     )
 
 

@@ -74,8 +74,6 @@ class DecoderStage(Record):
     """Of coordinate tokens in the loss; every other token counts 1."""
     difference_weight: float = 3.0
     """Of the tokens of differences."""
-    early_step: int = 310
-    """The weights after this step of the last phase go into the base checkpoint."""
 
 
 class JoinStage(Record):

@@ -75,9 +75,8 @@ class DecoderTrainer:
         if over and self._phase + 1 < len(self.stage.phases):
             self._phase, self._phase_start = self._phase + 1, step + 1
 
-    def keeps(self, step: int) -> bool:
-        last = self._phase + 1 == len(self.stage.phases)
-        return last and step + 1 - self._phase_start == self.stage.early_step
+    def keeps(self, step: int) -> bool:  # noqa: ARG002
+        return False
 
     def losses(self, step: int) -> dict[str, Tensor]:
         """The loss of one step."""

@@ -62,7 +62,7 @@ def train_join(run: Run, draw: Callable[[int, int], join.Draw], data: VisionData
     Run by several processes with one rendezvous they share the rows of each step; `draw(rank, processes)`.
     """
     policy, stage = run.fresh(), run.config.join
-    _put_together(policy, run.folder, "state.pt")
+    _put_together(policy, run.folder)
     here, processes = rank(), torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
     trainer = JoinTrainer(policy.model, run.codes(), draw(here, processes), data, stage, run.config.seed, here)
     StageRun(trainer, run.folder / "join", run.pace, run.say).run()
@@ -71,17 +71,17 @@ def train_join(run: Run, draw: Callable[[int, int], join.Draw], data: VisionData
 
 
 def write_base(run: Run) -> None:
-    """The early tower and the early decoder as one model, never trained together: `base`."""
+    """The early tower and the decoder as one model, never trained together: `base`."""
     policy = run.fresh()
-    _put_together(policy, run.folder, "early.pt")
+    _put_together(policy, run.folder, tower="early.pt")
     save_policy(policy, run.folder / "base")
 
 
-def _put_together(policy: Policy, folder: Path, name: str) -> None:
-    """The tower of one stage and the decoder of the other."""
-    tower = torch.load(folder / "vision" / name, weights_only=True)["model"]
-    rest = torch.load(folder / "decoder" / name, weights_only=True)["model"]
-    policy.model.load_state_dict({key: (tower if "visual" in key else rest)[key] for key in rest})
+def _put_together(policy: Policy, folder: Path, tower: str = "state.pt") -> None:
+    """The tower of one stage, of that file, and the decoder of the other."""
+    sight = torch.load(folder / "vision" / tower, weights_only=True)["model"]
+    rest = torch.load(folder / "decoder" / "state.pt", weights_only=True)["model"]
+    policy.model.load_state_dict({key: (sight if "visual" in key else rest)[key] for key in rest})
 
 
 def save_policy(policy: Policy, folder: Path) -> None:
