@@ -1,0 +1,9 @@
+"""What veRL loads when it is imported: entry point `verl.plugins`, or VERL_USE_EXTERNAL_MODULES (which fails loudly)."""
+
+from __future__ import annotations
+
+from verl.trainer.ppo.core_algos import register_adv_est
+
+from vlagent.integrations.verl.estimator import bn_gspo
+
+register_adv_est("bn_gspo")(bn_gspo)
