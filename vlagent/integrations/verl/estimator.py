@@ -19,7 +19,11 @@ OPTIONS = ("exclude_degenerate", "bn_max_factor")
 
 
 def bn_gspo(
-    token_level_rewards: Tensor, response_mask: Tensor, index: Any, config: Any = None, **_: Any
+    token_level_rewards: Tensor,
+    response_mask: Tensor,
+    index: Any,
+    config: Any = None,
+    **more: Any,  # noqa: ARG001
 ) -> tuple[Tensor, Tensor]:
     """Advantages and returns, the same [N, R], of rewards [N, R] that are summed over tokens (arXiv 2512.24330, eq. 3).
 
@@ -30,12 +34,13 @@ def bn_gspo(
     with torch.no_grad():
         counted = response_mask.bool().any(-1).cpu().numpy()
         scores = token_level_rewards.sum(-1).double().cpu().numpy()[counted]
-        _, group = np.unique(np.asarray(index, dtype=str)[counted], return_inverse=True)
-        found = advantages_of(Rewards(scores, {"score": scores}, {"score": 1.0}, group), _options(config))
+        group = np.unique(np.asarray(index, dtype=str)[counted], return_inverse=True)[1]
+        rewards = Rewards(scores, {"score": scores}, {"score": 1.0}, group)
+        found = advantages_of(rewards, _options(config))
         values = torch.zeros(len(counted), dtype=torch.float64)
         values[torch.from_numpy(counted)] = torch.from_numpy(found.values)
-        spread = values.to(token_level_rewards)[:, None] * response_mask
-    return spread, spread
+        tokens = values.to(token_level_rewards)[:, None] * response_mask
+    return tokens, tokens
 
 
 def _options(config: Any) -> AdvantageConfig:

@@ -1,4 +1,4 @@
-"""What veRL loads when it is imported: entry point `verl.plugins`, or VERL_USE_EXTERNAL_MODULES (which fails loudly)."""
+"""What veRL loads as it is imported: entry point `verl.plugins`, or VERL_USE_EXTERNAL_MODULES (fails loudly)."""
 
 from __future__ import annotations
 
