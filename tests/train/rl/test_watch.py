@@ -45,7 +45,8 @@ def test_a_resumed_run_forgets_the_alarms_of_the_steps_that_it_plays_again(tmp_p
     watch, bad = Watch(tmp_path, QUIET), {**STEP, "entropy": 0.001}
     for step, values in enumerate([STEP, bad, STEP, bad], 1):
         watch.log(step, values)
-    cut_metrics(tmp_path, 3)
+    for name in ("metrics.jsonl", ALARMS):
+        cut_metrics(tmp_path, 3, name)
     resumed = Watch(tmp_path, QUIET)
     assert [alarm.step for alarm in read_records(tmp_path / ALARMS, Alarm)] == [2]
     assert len(resumed.log(4, bad)) == 1

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from vlagent.errors import UserError
-from vlagent.files import append_jsonl, iter_jsonl, read_records, write_atomic
+from vlagent.files import append_jsonl, iter_jsonl
 from vlagent.train.folder import METRICS, record_metrics
 from vlagent.train.rl.alarms import Alarm, AlarmConfig, check
 from vlagent.types import Record
@@ -46,7 +46,6 @@ class Watch:
         """Opens the trackers; `settings` is the run's configuration, which they show beside the curves."""
         self.run, self.config = run, config
         self._history = read_values(run)
-        _forget_alarms(run)
         self._ringing = {alarm.name for alarm in self._check_last()}
         chosen = [make for name, make in TRACKERS.items() if getattr(config, name)]
         self._trackers: list[Tracker] = [make(run, config, dict(settings or {})) for make in chosen]
@@ -90,15 +89,6 @@ def read_values(run: Path) -> list[dict[str, float]]:
         for line in lines
         if "episodes" in line
     ]
-
-
-def _forget_alarms(run: Path) -> None:
-    """A resumed run raises anew what it raised after its checkpoint."""
-    lines = iter_jsonl(run / METRICS, ours=True) if (run / METRICS).exists() else ()
-    step = max((line["step"] for line in lines), default=0)
-    kept = [alarm for alarm in read_records(run / ALARMS, Alarm) if alarm.step <= step]
-    if (run / ALARMS).exists():
-        write_atomic(run / ALARMS, "".join(alarm.model_dump_json() + "\n" for alarm in kept))
 
 
 class TensorBoard:
