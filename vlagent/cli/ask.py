@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--base-url", help="OpenAI-compatible endpoint, or an Azure one (default: OpenAI's own)")
     parser.add_argument("--attempts", type=int, default=5, metavar="N", help="tries of one model call (default: 5)")
     parser.add_argument("--dialect", help=f"wire form: {', '.join(DIALECTS)} (default: default)")
-    parser.add_argument("--search", type=Path, metavar="DIR", help="index made by `vlagent index`")
+    parser.add_argument("--search", type=Path, metavar="DIR", help="index made by `vlagent index`, or a live.toml")
     parser.add_argument("--workflow", choices=WORKFLOWS, help=WORKFLOW_HELP)
     parser.add_argument("--tools", metavar="A,B", help=f"of {', '.join(TOOLS)} (default: image_crop, and what DIR has)")
     parser.add_argument("--max-turns", type=int, metavar="N", help="model calls at most (default: 10)")
@@ -140,6 +140,10 @@ def sample_of(words: list[str]) -> Sample:
 def _open_search(folder: Path | None) -> SearchServices:
     if folder is None:
         return SearchServices()
+    if folder.suffix == ".toml":
+        from vlagent.search.live import open_live_file
+
+        return open_live_file(folder, published=False)
     from vlagent.search.open import open_search
 
     return open_search(folder, published=False)
@@ -154,7 +158,7 @@ def _tool_names(args: argparse.Namespace, search: SearchServices) -> tuple[str, 
 
 def config_of(args: argparse.Namespace, tools: tuple[str, ...]) -> AgentConfig:
     """The settings that a checkpoint brings, else those of preset `paper`; what was given wins."""
-    settings = settings_of(args.model)
+    settings = settings_of(args.model, args.workflow or "agent")
     given: dict[str, Any] = {
         "workflow": args.workflow,
         "dialect": args.dialect,
@@ -207,6 +211,7 @@ async def _play(asked: Asked) -> None:
     finally:
         asked.live.pause()
         await close_model(asked.agent.model)
+        await asked.agent.search.aclose()
 
 
 def finish(asked: Asked, *, as_json: bool) -> int:

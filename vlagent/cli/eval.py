@@ -23,6 +23,7 @@ from vlagent.bench.evaluate import Evaluation, Watcher, evaluate
 from vlagent.bench.runs import read_samples
 from vlagent.bench.suites import SUITES, check_counts, check_target, data_folder, load_target, rollouts_of
 from vlagent.bench.table import summary_table
+from vlagent.cli import taping
 from vlagent.cli.models import (
     WORKFLOW_HELP,
     WORKFLOWS,
@@ -39,6 +40,7 @@ from vlagent.render.prompts import load_prompts
 from vlagent.render.sizing import LIMITS
 from vlagent.rewards.judge import Judge
 from vlagent.search.base import SearchServices
+from vlagent.search.cache.tape import Tape
 from vlagent.tools.registry import TOOLS, make_tools
 from vlagent.types import EvalRow, Sample
 
@@ -67,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tool-limit", action="append", metavar="TOOL=N", help="calls of a tool at one time")
     parser.add_argument("--max-failed-share", type=float, metavar="X", help="stop past this share (default: 0.1)")
     parser.add_argument("--offline", action="store_true", help="forbid every connection beyond this machine")
+    taping.add_arguments(parser)
 
 
 def _add_model_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,7 +87,7 @@ def _add_agent_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--preset", choices=tuple(PRESETS), help="a published setting; other options win over it")
     parser.add_argument("--workflow", choices=WORKFLOWS, help=WORKFLOW_HELP)
     parser.add_argument("--dialect", help=f"wire form: {', '.join(DIALECTS)} (default: default)")
-    parser.add_argument("--search", metavar="DIR", help="index made by `vlagent index`")
+    parser.add_argument("--search", metavar="DIR", help="index made by `vlagent index`, or a live.toml")
     parser.add_argument(
         "--tools", metavar="A,B", help=f"of {', '.join(TOOLS)} (default: image_crop, and the searches there are)"
     )
@@ -113,7 +116,9 @@ class Prepared:
 
 def run(args: argparse.Namespace) -> int:
     """Evaluate; the exit code says how it ended: 0 done, 3 too many failures, 130 stopped."""
-    if args.offline:
+    if args.replay:
+        forbid_network()
+    elif args.offline:
         check_endpoint(args.base_url, args.model)
         if args.judge_model:
             check_endpoint(_judge_url(args) or args.base_url, args.judge_model)
@@ -130,9 +135,15 @@ def run(args: argparse.Namespace) -> int:
 
 def prepare(args: argparse.Namespace) -> Prepared:
     """Check everything that the user gave before anything is asked of a model."""
-    samples, search, config, folder = _resumed(args) if args.resume else _fresh(args)
+    tape = taping.open_tape(args)
+    samples, search, config, folder = _resumed(args, tape) if args.resume else _fresh(args, tape)
     dialect = config.agent.dialect
-    model = open_model(config.model, config.base_url, samples=samples, dialect=dialect, attempts=config.attempts)
+    model = taping.taped(
+        tape,
+        "policy",
+        config.model,
+        lambda: open_model(config.model, config.base_url, samples=samples, dialect=dialect, attempts=config.attempts),
+    )
     config = config.model_copy(update={"model": config.model or model.name})
     tools = make_tools(_needed_tools(config.agent, search), search=search)
     known = dict.fromkeys((*config.agent.tools, *tools))
@@ -147,20 +158,21 @@ def prepare(args: argparse.Namespace) -> Prepared:
         search=search,
         folder=folder / "images",
     )
-    return Prepared(config, agent, samples, folder, _open_judge(config, folder))
+    return Prepared(config, agent, samples, folder, _open_judge(config, folder, tape))
 
 
-def _fresh(args: argparse.Namespace) -> tuple[list[Sample], SearchServices, EvalConfig, Path]:
+def _fresh(args: argparse.Namespace, tape: Tape | None) -> tuple[list[Sample], SearchServices, EvalConfig, Path]:
     if args.target is None:
         raise UserError("eval: what is to be run? a suite, a manifest or rows, or --resume RUN")
     data = data_folder(args.data)
     check_target(args.target, data)
     model = name_or_default(args.model, args.base_url)
-    given = settings_of(model) | _agent_values(args, settings_of(model).get("sampling"))
+    brought = settings_of(model, args.workflow or "agent")
+    given = brought | _agent_values(args, brought.get("sampling"))
     samples = load_target(args.target, data, seed=given.get("seed", 0), limit=args.limit, warn=_warn)
     for line in check_counts(samples) if args.limit is None else ():
         _warn(line)
-    search = _open_search(args.search, samples, given.get("top_k", 5))
+    search = _open_search(args.search, samples, given.get("top_k", 5), tape)
     if "tools" not in given:
         given["tools"] = _available_tools(search)
     own = _own_values(args) | {"k": rollouts_of(args.target) if args.k is None else args.k, "agent": given}
@@ -169,7 +181,7 @@ def _fresh(args: argparse.Namespace) -> tuple[list[Sample], SearchServices, Eval
     return samples, search, config, folder
 
 
-def _resumed(args: argparse.Namespace) -> tuple[list[Sample], SearchServices, EvalConfig, Path]:
+def _resumed(args: argparse.Namespace, tape: Tape | None) -> tuple[list[Sample], SearchServices, EvalConfig, Path]:
     """The run's own samples and configuration; what is given besides must agree, or be free to change."""
     if args.run and args.run != args.resume:
         raise UserError(f"--resume {args.resume}: the run folder is that one; leave --run out")
@@ -179,7 +191,7 @@ def _resumed(args: argparse.Namespace) -> tuple[list[Sample], SearchServices, Ev
     config = _checked(table | _own_values(args) | {"agent": agent})
     check_same(before, config, args.resume)
     samples = read_samples(args.resume)
-    return samples, _open_search(config.search, samples, config.agent.top_k), config, args.resume
+    return samples, _open_search(config.search, samples, config.agent.top_k, tape), config, args.resume
 
 
 def _own_values(args: argparse.Namespace) -> dict[str, Any]:
@@ -228,9 +240,13 @@ def _checked(table: dict[str, Any]) -> EvalConfig:
         raise UserError(f"{key} = {first['input']!r}: {first['msg']}") from None
 
 
-def _open_search(folder: str | None, samples: Sequence[Sample], top_k: int) -> SearchServices:
+def _open_search(folder: str | None, samples: Sequence[Sample], top_k: int, tape: Tape | None) -> SearchServices:
     if folder is None and not any(sample.image_search for sample in samples):
         return SearchServices()
+    if folder is not None and folder.endswith(".toml"):
+        from vlagent.search.live import open_live_file
+
+        return open_live_file(Path(folder), top_k=top_k, tape=tape)
     from vlagent.search.open import open_search
 
     return open_search(Path(folder) if folder else None, top_k=top_k)
@@ -251,10 +267,11 @@ def _needed_tools(config: AgentConfig, search: SearchServices) -> tuple[str, ...
     return ("text_search", "image_search") if search.images else ("text_search",)
 
 
-def _open_judge(config: EvalConfig, folder: Path) -> Judge | None:
+def _open_judge(config: EvalConfig, folder: Path, tape: Tape | None) -> Judge | None:
     if config.judge_model is None:
         return None
-    model = open_model(config.judge_model, config.judge_base_url, attempts=config.attempts)
+    name, url = config.judge_model, config.judge_base_url
+    model = taping.taped(tape, "judge", name, lambda: open_model(name, url, attempts=config.attempts))
     return Judge(model, with_images=config.judge_with_images, cache=folder / "judge.jsonl")
 
 
@@ -281,6 +298,7 @@ async def _evaluate(prepared: Prepared) -> Evaluation:
             )
         finally:
             await close_model(prepared.agent.model)
+            await prepared.agent.search.aclose()
             if prepared.judge:
                 await close_model(prepared.judge.model)
 

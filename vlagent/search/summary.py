@@ -18,9 +18,12 @@ from vlagent.errors import ServiceError
 from vlagent.randomness import seed_of
 from vlagent.search.base import Summary
 from vlagent.search.sentences import sentences
+from vlagent.search.summary_injection import visible, without_instructions
 from vlagent.search.words import index_words, query_words, stems
 from vlagent.types import Hit, Source
 
+_INLINE = 20_000
+"""Characters that are ranked at once; more goes to a thread."""
 LONGEST = 400
 """Characters of a sentence; what has no full stop (code, tables) is clipped around the words of the question."""
 _ASKS_FOR_A_NUMBER = re.compile(
@@ -46,7 +49,13 @@ class ExtractiveSummariser:
         self.diversity = diversity
 
     async def summarise(self, question: str, hits: list[Hit]) -> Summary:
-        """Never fails; hits without text have an empty part."""
+        """Never fails; hits without text have an empty part. Orders to a model are left out and flagged."""
+        if sum(len(hit.text) for hit in hits) > _INLINE:
+            return await asyncio.to_thread(self._summarised, question, hits)
+        return self._summarised(question, hits)
+
+    def _summarised(self, question: str, hits: list[Hit]) -> Summary:
+        hits, flags = _without_instructions(hits)
         ranked = _rank(question, hits)
         parts = [self._choose([s for s in ranked if s.hit == i]) for i in range(len(hits))]
         joint = self._choose([s for part in parts for s in part if s.score > 0])
@@ -54,6 +63,8 @@ class ExtractiveSummariser:
             text=_join(joint) or _join([part[0] for part in parts if part][:1]),
             parts=tuple(_join(part) for part in parts),
             sources=_sources(hits),
+            degraded=any(hit.degraded for hit in hits),
+            flags=flags,
         )
 
     def _choose(self, pool: Sequence[_Sentence]) -> list[_Sentence]:
@@ -170,16 +181,30 @@ class ModelSummariser:
         self._extract = ExtractiveSummariser()
 
     async def summarise(self, question: str, hits: list[Hit]) -> Summary:
-        """Each hit by a call of its own, all at once, then all together; never raises a ServiceError."""
+        """Each hit by a call of its own, all at once, then all together; never raises a ServiceError.
+
+        Where no call succeeds the last one is not made: the model is down.
+        """
         if not any(hit.text.strip() for hit in hits):
             return await self._extract.summarise(question, hits)
-        answers = await asyncio.gather(*(self._each(question, hit) for hit in hits))
-        plain = await self._extract.summarise(question, hits)
-        parts = [answer or spare for answer, spare in zip(answers, plain.parts, strict=True)]
+        clean, flags = await asyncio.to_thread(_without_instructions, hits)
+        answers = await asyncio.gather(*(self._each(question, hit) for hit in clean))
+        if all(answer is None for answer, hit in zip(answers, clean, strict=True) if hit.text.strip()):
+            plain = await self._extract.summarise(question, hits)
+            return plain.model_copy(update={"degraded": True})
+        spare = await self._extract.summarise(question, clean) if None in answers else None
+        parts = [said if said is not None else spare.parts[i] if spare else "" for i, said in enumerate(answers)]
         numbered = "\n\n".join(f"[{i}] {part}" for i, part in enumerate(parts, 1) if part)
         joint = await self._ask(_ALL, question, "", numbered)
-        missing = any(answer is None for answer in answers) or joint is None
-        return Summary(text=joint or plain.text, parts=tuple(parts), sources=plain.sources, degraded=missing)
+        if joint is None:
+            spare = spare or await self._extract.summarise(question, clean)
+        return Summary(
+            text=joint or (spare.text if spare else ""),
+            parts=tuple(parts),
+            sources=_sources(hits),
+            degraded=spare is not None or any(hit.degraded for hit in hits),
+            flags=flags,
+        )
 
     async def _each(self, question: str, hit: Hit) -> str | None:
         """None if the model failed; a hit without text needs no call."""
@@ -202,9 +227,22 @@ class ModelSummariser:
         except ServiceError:
             return None
         said = re.sub(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", "", reply.text, flags=re.DOTALL)
+        said = self._clean(without_instructions(said)[0])  # a model that obeyed the page passes its orders on
         return " ".join(sentences(said)[:5]) or None
 
 
 def _harmless(text: str) -> str:
-    """No tags, no special tokens, no rule that could end the quotation."""
-    return re.sub(r"={3,}", "==", text.replace("<", "‹").replace(">", "›"))
+    """No tags, no special tokens, no rule that could end the quotation, nothing that cannot be seen."""
+    return re.sub(r"={3,}", "==", visible(text).replace("<", "‹").replace(">", "›"))
+
+
+def _without_instructions(hits: list[Hit]) -> tuple[list[Hit], tuple[str, ...]]:
+    """The hits as a model may read them, and a flag for each that spoke to it."""
+    clean, flags = [], []
+    for number, hit in enumerate(hits, 1):
+        text, found = without_instructions(hit.text)
+        title, in_title = without_instructions(hit.source.title)
+        source = hit.source.model_copy(update={"title": title}) if title != hit.source.title else hit.source
+        clean.append(hit.model_copy(update={"text": text, "source": source}))
+        flags += [f"result {number} holds instructions to its reader, which were left out"] * (found or in_title)
+    return clean, tuple(flags)

@@ -18,6 +18,9 @@ MAX_QUERY = 2000
 CLIPPED = 600
 """Characters of a passage that is shown as it is, without a summary."""
 
+KEPT = 4000
+"""Characters of a hit that stay in the record of an episode."""
+
 
 class TextSearchArguments(Arguments):
     """A query in plain words."""
@@ -46,16 +49,18 @@ class TextSearch:
         if context.search.text is None:
             raise ServiceError(self.name, "there is no text search in this run")
         top_k = min(context.top_k, MAX_RESULTS)
-        found = await context.search.text.search(TextQuery(text=query, top_k=top_k))
-        hits = tuple(found[:top_k])
-        if not hits:
-            return ToolOutput(text=f"No results for {query!r}.")
+        found = (await context.search.text.search(TextQuery(text=query, top_k=top_k)))[:top_k]
+        checks = context.search.checks
+        note = checks.note(query, context.hits) if checks else ""
+        if not found:
+            return ToolOutput(text="\n\n".join([f"No results for {query!r}.", *_notes((note,))]))
+        hits = tuple(checks.order(query, found) if checks else found)
         summary = await _summary(context.search.summariser, query, hits)
         return ToolOutput(
-            text=_layout(hits, summary, first=len(context.hits) + 1),
+            text="\n\n".join([_layout(hits, summary, first=len(context.hits) + 1), *_notes((*summary.flags, note))]),
             sources=tuple(dict.fromkeys(hit.source for hit in hits)),
-            hits=hits,
-            degraded=summary.degraded,
+            hits=tuple(_short(hit) for hit in hits),
+            degraded=summary.degraded or any(hit.degraded for hit in hits),
         )
 
 
@@ -70,12 +75,22 @@ async def _summary(summariser: Summariser | None, query: str, hits: tuple[Hit, .
         return Summary(text="", parts=plain, degraded=True)
 
 
+def _notes(notes: tuple[str, ...]) -> list[str]:
+    return [f"Note: {' '.join(note.split())}." for note in notes if note]
+
+
+def _short(hit: Hit) -> Hit:
+    """As it is kept with the episode: a whole page would make a record of megabytes."""
+    return hit if len(hit.text) <= KEPT else hit.model_copy(update={"text": hit.text[:KEPT] + "..."})
+
+
 def _layout(hits: tuple[Hit, ...], summary: Summary, first: int) -> str:
     blocks = []
     for offset, hit in enumerate(hits):
         part = summary.parts[offset] if offset < len(summary.parts) else _clipped(hit.text)
         # On one line, so that a page cannot add a block of its own that looks like another result.
-        blocks.append(f"[{first + offset}] {shown(hit.source)}\n{' '.join(part.split())}".rstrip())
+        flags = "".join(f" ({' '.join(flag.split())})" for flag in hit.flags)
+        blocks.append(f"[{first + offset}] {shown(hit.source)}{flags}\n{' '.join(part.split())}".rstrip())
     if summary.text.strip():
         blocks.append(f"Summary: {summary.text.strip()}")
     return "\n\n".join(blocks)

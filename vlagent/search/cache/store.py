@@ -51,18 +51,17 @@ class Store:
         """Raises `UserError` where the file cannot be made."""
         self.config = config or CacheConfig()
         self._now = now
-        self._folder = None if self.config.path else tempfile.TemporaryDirectory(prefix="vlagent-cache-")
-        self._path = Path(self.config.path or Path(self._folder.name if self._folder else "") / "cache.sqlite")
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._lock = threading.Lock()
         self._touched: dict[bytes, float] = {}
         self.hits = self.misses = self.failed_writes = self._writes = 0
-        self._reader, self._writer = self._open()
+        self._connections: tuple[sqlite3.Connection, sqlite3.Connection] | None = self._open()
 
     def get(self, kind: str, request: str) -> bytes | None:
         """What is kept and still fresh. Fast enough for the event loop: one look-up, never waits for a writer."""
         key, now = _key(kind, request), self._now()
         try:
-            row = self._reader.execute("SELECT value, expires FROM entries WHERE key = ?", (key,)).fetchone()
+            row = self._opened()[0].execute("SELECT value, expires FROM entries WHERE key = ?", (key,)).fetchone()
         except sqlite3.DatabaseError:
             row = None
         if row is None or row[1] <= now:
@@ -79,7 +78,7 @@ class Store:
     def stats(self) -> dict[str, float]:
         """Counts of this process, and what the file holds."""
         try:
-            entries, size = self._reader.execute("SELECT count(*), coalesce(sum(size), 0) FROM entries").fetchone()
+            entries, size = self._opened()[0].execute("SELECT count(*), coalesce(sum(size), 0) FROM entries").fetchone()
         except sqlite3.DatabaseError:
             entries, size = 0, 0
         return {
@@ -91,12 +90,27 @@ class Store:
         }
 
     def close(self) -> None:
-        """Release the file."""
+        """Release the file; the next use opens it again. What was kept for this process only is gone."""
         with self._lock:
-            self._reader.close()
-            self._writer.close()
-        if self._folder:
-            self._folder.cleanup()
+            for connection in self._connections or ():
+                connection.close()
+            self._connections = None
+            if self._folder:
+                self._folder.cleanup()
+                self._folder = None
+
+    @property
+    def _path(self) -> Path:
+        if self.config.path:
+            return Path(self.config.path)
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="vlagent-cache-")
+        return Path(self._folder.name) / "cache.sqlite"
+
+    def _opened(self) -> tuple[sqlite3.Connection, sqlite3.Connection]:
+        if self._connections is None:
+            self._connections = self._open()
+        return self._connections
 
     def _open(self) -> tuple[sqlite3.Connection, sqlite3.Connection]:
         try:
@@ -136,8 +150,9 @@ class Store:
         with self._lock:
             touched, self._touched = self._touched, {}
             self._writes += 1
+            writer = self._opened()[1]
             try:
-                with contextlib.closing(self._writer.cursor()) as cursor:
+                with contextlib.closing(writer.cursor()) as cursor:
                     cursor.execute("BEGIN IMMEDIATE")
                     used = [(at, key) for key, at in touched.items()]
                     cursor.executemany("UPDATE entries SET used = ? WHERE key = ?", used)
@@ -151,7 +166,7 @@ class Store:
             except sqlite3.DatabaseError:
                 self.failed_writes += 1
                 with contextlib.suppress(sqlite3.DatabaseError):
-                    self._writer.execute("ROLLBACK")
+                    writer.execute("ROLLBACK")
 
     def _shrink(self, cursor: sqlite3.Cursor, now: float) -> None:
         """Down to nine tenths of the bound: first what is stale, then what was used longest ago."""

@@ -96,6 +96,17 @@ class TapedChat:
             await aclose()
 
 
+class Absent:
+    """The name of a model that is not there: a replay does not need it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Never called."""
+        raise AssertionError(f"a replay asked {self.name} for {request.key}")
+
+
 def chat_key(request: ChatRequest) -> str:
     """What a reply depends on. Pictures count by their region and size: their files may lie elsewhere."""
     messages = [
