@@ -1,0 +1,247 @@
+"""An ablation in words: every sentence is computed from the numbers, and claims no more than they carry."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from vlagent.bench.ablation import Analysis, Cell, CellSummary, Contrast
+from vlagent.bench.published import published
+from vlagent.bench.student import PairedT, Spread
+
+ONE = 0.999
+"""Share of ratios from which on they are called identically 1."""
+
+
+def cell_name(cell: Cell, analysis: Analysis) -> str:
+    """A cell without the coordinates in which nothing differs."""
+    cells = [each.cell for each in analysis.cells]
+    several = [len({cell[i] for cell in cells}) > 1 for i in range(3)]
+    words = [part for part, wanted in zip(cell, several, strict=True) if wanted]
+    return ", ".join(words) or cell[0]
+
+
+def points(value: float, *, sign: bool = True) -> str:
+    """A share in points."""
+    return f"{100 * value:+.1f}" if sign else f"{100 * value:.1f}"
+
+
+def interval_words(interval: tuple[float, float] | None, *, sign: bool = True) -> str:
+    """`-1.0 to +3.2`, in points."""
+    if interval is None:
+        return "one seed, no interval"
+    return f"{points(interval[0], sign=sign)} to {points(interval[1], sign=sign)}"
+
+
+def verdicts(analysis: Analysis) -> list[str]:
+    """The verdict, a sentence or two each: algorithms, mixes, cold starts, then what the numbers cannot say."""
+    said = [contrast_words(contrast, analysis) for contrast in analysis.contrasts]
+    return [*said, *same_update_notes(analysis), *paper_words(analysis), *_caveats(analysis)]
+
+
+def contrast_words(contrast: Contrast, analysis: Analysis) -> str:
+    """What one contrast shows."""
+    first, second = (cell_name(cell, analysis) for cell in (contrast.first, contrast.second))
+    found = contrast.seeds
+    measured = (
+        f"{points(found.mean)} points (95 % over {found.n} {'seed' if found.n == 1 else 'seeds'} "
+        f"{interval_words(found.interval)}; over questions {interval_words(contrast.questions)})"
+    )
+    head = f"{second} against {first}: {measured}."
+    if contrast.verdict == "identical":
+        return f"{second} against {first}: every run gave the same answers; there is nothing to tell apart."
+    if contrast.verdict in ("first", "second"):
+        return f"{head} {second if contrast.verdict == 'second' else first} is better."
+    return f"{head} {_seen(contrast)}"
+
+
+def _seen(contrast: Contrast) -> str:
+    found = contrast.seeds
+    if contrast.verdict == "unclear":
+        p = "" if contrast.holm_p is None else f" (p = {contrast.holm_p:.2g} adjusted for the number of contrasts)"
+        return f"Unclear: seeds and questions do not agree that there is a difference{p}."
+    if found.detectable is None:
+        return "With one seed nothing can be said about another training."
+    return (
+        f"No difference was found; one beyond {points(found.detectable, sign=False)} points would have been, "
+        "with 80 % probability."
+    )
+
+
+def same_update_notes(analysis: Analysis) -> list[str]:
+    """Where clip and ratio had nothing to act on, and what batch normalisation multiplied by."""
+    notes = []
+    idle = [cell for cell in analysis.cells if cell.means.get("ratio/one", 0.0) >= ONE]
+    if idle:
+        names = "; ".join(cell_name(cell.cell, analysis) for cell in idle)
+        notes.append(
+            f"In {names} the importance ratio was identically 1 (one optimizer step a rollout batch), so neither clip "
+            "nor ratio level could act: at equal aggregation GRPO and GSPO compute the same update there."
+        )
+    for cell in analysis.cells:
+        if "bn/factor" in cell.means and "bn/p" in cell.means:
+            notes.append(
+                f"{cell_name(cell.cell, analysis)}: batch normalisation multiplied all advantages of a step by one "
+                f"factor, {cell.means['bn/factor']:.2f} on average, at {cell.means['bn/p']:.2f} of the groups teaching."
+            )
+    return notes
+
+
+def paper_words(analysis: Analysis) -> list[str]:
+    """The paper's order beside ours."""
+    said = []
+    arms = _best_of(analysis, ("grpo", "gspo", "bn_gspo"))
+    if len(arms) == 3:
+        ours = " < ".join(f"{cell.arm} {points(cell.success.mean, sign=False)}" for cell in arms)
+        clear = [c for c in _between(analysis, arms) if c.verdict in ("first", "second")]
+        how = f"{len(clear)} of {len(_between(analysis, arms))} of these differences are resolved" if arms else ""
+        said.append(
+            "The paper's table 3 (7B, one run each) has GRPO 50.9, GSPO 53.8, BN-GSPO 56.7 on MMSearch, and GSPO below "
+            f"GRPO on V* and HR-Bench. Here, in a toy world: {ours}; {how}."
+        )
+    mixes = {cell.mix: cell for cell in analysis.cells if cell.gain_kinds}
+    if "perception" in mixes:
+        gains = ", ".join(f"{kind} {points(gain.mean)}" for kind, gain in mixes["perception"].gain_kinds.items())
+        said.append(
+            "The paper's text says that perception-only training drops search scores; its table 4 shows small gains "
+            f"(MMSearch 53.80 to 54.09, HR-MMSearch 29.80 to 33.11). Here perception-only training changed: {gains}."
+        )
+    return said
+
+
+def _best_of(analysis: Analysis, names: Sequence[str]) -> list[CellSummary]:
+    """Cells of these arms that share mix and start, lowest success first; nothing where one is missing."""
+    groups: dict[tuple[str, str], list[CellSummary]] = {}
+    for cell in analysis.cells:
+        if cell.arm in names:
+            groups.setdefault((cell.mix, cell.start), []).append(cell)
+    whole = [cells for cells in groups.values() if len(cells) == len(names)]
+    return sorted(whole[0], key=lambda cell: cell.success.mean) if whole else []
+
+
+def _between(analysis: Analysis, cells: Sequence[CellSummary]) -> list[Contrast]:
+    names = {cell.cell for cell in cells}
+    return [contrast for contrast in analysis.contrasts if {contrast.first, contrast.second} <= names]
+
+
+def _caveats(analysis: Analysis) -> list[str]:
+    fewest = min(cell.success.n for cell in analysis.cells) if analysis.cells else 0
+    return [
+        f"All of this is a {len(analysis.cells)}-cell comparison of a tiny model in a drawn world on "
+        f"{analysis.questions} questions, {fewest} seeds or more a cell: it says how the code behaves, not how large "
+        "models do."
+    ]
+
+
+def markdown(analysis: Analysis) -> str:
+    """Tables and verdict, as a file that a repository shows."""
+    parts = [
+        "# Ablation",
+        f"{analysis.runs} runs, {analysis.questions} questions "
+        f"({', '.join(f'{count} {kind}' for kind, count in analysis.kinds.items())}). Success in %, mean over seeds "
+        "with its 95 % interval (Student's t).",
+        _table(cells_head(analysis), [cell_row(cell, analysis) for cell in analysis.cells]),
+        "## Contrasts, in points",
+        _table(CONTRAST_HEAD, [contrast_row(contrast, analysis) for contrast in analysis.contrasts]),
+        "## Verdict",
+        "\n".join(f"- {sentence}" for sentence in verdicts(analysis)),
+        "## Published beside it",
+        *[f"{title}\n\n{_table(head, rows)}" for title, head, rows in published_tables()],
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def cells_head(analysis: Analysis) -> list[str]:
+    """Heads of the table of cells."""
+    more = ["gain", *(f"{kind}" for kind in analysis.kinds), "redundant calls", "bn factor", "ratio 1", "core min"]
+    return ["", "seeds", "success", "95 %", *more]
+
+
+def cell_row(cell: CellSummary, analysis: Analysis) -> list[str]:
+    """One cell of the table."""
+    return [
+        cell_name(cell.cell, analysis),
+        str(len(cell.seeds)),
+        points(cell.success.mean, sign=False),
+        interval_words(cell.success.interval, sign=False),
+        _gain(cell.gain),
+        *(points(cell.kinds[kind].mean, sign=False) for kind in analysis.kinds),
+        f"{cell.redundant.mean:.2f}",
+        _number(cell.means.get("bn/factor")),
+        _number(cell.means.get("ratio/one")),
+        f"{cell.core_s / 60:.1f}",
+    ]
+
+
+def before_row(name: str, cell: CellSummary, analysis: Analysis) -> list[str]:
+    """A cold start as a row of the same table."""
+    row = cell_row(cell, analysis)
+    return [f"before training, {name}", *row[1:-1], ""]
+
+
+def _gain(gain: PairedT | None) -> str:
+    return "" if gain is None else f"{points(gain.mean)} ({interval_words(gain.interval)})"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None or math.isnan(value) else f"{value:.2f}"
+
+
+CONTRAST_HEAD = (
+    *("second against first", "difference", "95 % by seed", "95 % by question", "p by seed", "adjusted"),
+    *("seeds won", "questions better/worse", "detectable", "verdict"),
+)
+
+
+def contrast_row(contrast: Contrast, analysis: Analysis) -> list[str]:
+    """One contrast of the table."""
+    first, second = (cell_name(cell, analysis) for cell in (contrast.first, contrast.second))
+    named = {"second": f"{second} better", "first": f"{first} better", "none": "none found"}
+    return [
+        f"{second} against {first}",
+        points(contrast.seeds.mean),
+        interval_words(contrast.seeds.interval),
+        interval_words(contrast.questions),
+        _p(contrast.seeds.p_value),
+        _p(contrast.holm_p),
+        f"{contrast.wins}/{contrast.seeds.n}",
+        f"{contrast.better}/{contrast.worse}",
+        "" if contrast.seeds.detectable is None else points(contrast.seeds.detectable, sign=False),
+        named.get(contrast.verdict, contrast.verdict),
+    ]
+
+
+def _p(value: float | None) -> str:
+    return "" if value is None else "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def published_tables() -> list[tuple[str, list[str], list[list[str]]]]:
+    """The paper's tables 3 and 4: (title, head, rows)."""
+    ablation: dict[str, Any] = published()["ablation"]
+    algorithms = [[row["method"], *(f"{row[name]:.2f}" for name in _ALGORITHMS)] for row in ablation["algorithms"]]
+    mixes = [[_mix_name(row), *(f"{row[name]:.2f}" for name in _MIXES)] for row in ablation["data_mix"]]
+    source = ablation["source"]
+    return [
+        (f"Algorithms, table 3 ({source})", ["", *_ALGORITHMS], algorithms),
+        (f"Data mix, table 4 ({source})", ["", *_MIXES], mixes),
+    ]
+
+
+_ALGORITHMS = ("mmsearch", "vstar", "hrbench_4k")
+_MIXES = ("mmsearch", "hr_mmsearch", "vstar")
+
+
+def _mix_name(row: dict[str, Any]) -> str:
+    names = [name for name in ("search", "perception") if row[name]]
+    return "hybrid" if len(names) == 2 else names[0] if names else "before RL"
+
+
+def spread_words(value: Spread) -> str:
+    """`62.1 (58.0 to 66.2)`, in %."""
+    return f"{points(value.mean, sign=False)} ({interval_words(value.interval, sign=False)})"
