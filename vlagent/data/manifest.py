@@ -113,7 +113,7 @@ def load_samples(
     """
     if limit is not None and limit < 1:
         raise UserError(f"limit = {limit}: at least 1")
-    path, names = _split(str(spec))
+    path, names = split_spec(str(spec))
     pictures = Pictures()
     samples: list[Sample] = []
     if path.suffix == ".json":
@@ -131,7 +131,7 @@ def load_samples(
     return with_unique_ids(samples)
 
 
-def _split(spec: str) -> tuple[Path, list[str]]:
+def split_spec(spec: str) -> tuple[Path, list[str]]:
     """`a/manifest.json:x,y` -> (a/manifest.json, [x, y])."""
     head, found, tail = spec.rpartition(":")
     if found and head.endswith((".json", ".jsonl")) and not Path(spec).exists():

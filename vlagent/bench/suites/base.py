@@ -167,7 +167,7 @@ def need(row: Mapping[str, Any], column: str, path: Path) -> Any:
 
 def shards(path: Path) -> Iterator[Row]:
     """The rows of a parquet file, and of its other parts where it is named like `train-00000-of-00003.parquet`."""
-    part = re.match(r"(.+)-\d{5}", path.stem)
+    part = re.match(r"(.+?)-\d{5}", path.stem)
     pattern = f"{glob.escape(part[1])}-*.parquet" if part else glob.escape(path.name)
     for file in sorted(path.parent.glob(pattern)):
         yield from read_parquet(file)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vlagent.bench.suites.base import Layout, Row, as_list, common, listed, need, picture_in, shards
+from vlagent.data.choices import choices_of
 from vlagent.data.tables import iter_table
 from vlagent.errors import UserError
 from vlagent.files import read_json
@@ -86,7 +87,7 @@ def _choices(options: Any) -> dict[str, str]:
     """Letter -> text, of a list of "(A) ..." or of one text that holds them."""
     parts = as_list(options)
     if len(parts) == 1:
-        parts = re.split(r"\n(?=\s*\([A-E]\))|(?<=[.:\s])(?=\(A\))", str(parts[0]))
+        return choices_of(str(parts[0]), [])
     found = [OPTION.match(str(part).strip()) for part in parts]
     return {each[1]: each[2].strip() for each in found if each}
 
