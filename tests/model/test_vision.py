@@ -40,3 +40,23 @@ def test_undoing_it_restores_the_stock_forward(policy: Any) -> None:
     speed_up_vision(policy.model)
     stock_vision(policy.model)
     assert "forward" not in policy.model.model.visual.__dict__
+
+
+def test_equal_pictures_are_computed_once_and_count_as_often_as_they_come(policy: Any, parts: Any) -> None:
+    if policy.model_type != "qwen3_vl":
+        return
+    repeated = [*parts, parts[0], parts[-1], parts[0]]
+    stock, stock_grads = _features(policy, repeated)
+    speed_up_vision(policy.model)
+    computed = []
+    first = policy.model.model.visual.blocks[0].norm1
+    handle = first.register_forward_pre_hook(lambda _, x: computed.append(len(x[0])))
+    try:
+        fast, fast_grads = _features(policy, repeated)
+    finally:
+        handle.remove()
+        stock_vision(policy.model)
+    assert sum(computed) == len(parts)
+    assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(fast, stock, strict=True))
+    for name, grad in stock_grads.items():
+        assert torch.allclose(fast_grads[name], grad, atol=1e-4 * (1 + grad.abs().max().item())), name

@@ -87,12 +87,27 @@ def token_logprobs(model: nn.Module, batch: Batch, banned: Sequence[int], temper
 
 
 def token_logprobs_entropy(
-    model: nn.Module, batch: Batch, banned: Sequence[int], temperature: float = 1.0
+    model: nn.Module, batch: Batch, banned: Sequence[int], temperature: float = 1.0, *, gradient: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """As `token_logprobs`, and the entropy [B, L] of the distribution that each own token was drawn from."""
+    """As `token_logprobs`, and the entropy [B, L] of the distribution that each own token was drawn from.
+
+    Without `gradient` the entropy is a number to watch: it has no gradient and takes next to no memory.
+    """
     logprobs = _distributions(model, batch, banned, temperature)
-    entropy = -(logprobs.exp() * logprobs.masked_fill(logprobs == -torch.inf, 0.0)).sum(-1)
+    if gradient:
+        entropy = _entropy(logprobs)
+    else:
+        parts = torch.split(logprobs.detach(), ENTROPY_ROWS)
+        entropy = torch.cat([_entropy(part) for part in parts])
     return _on_rows(batch, _chosen(batch, logprobs)), _on_rows(batch, entropy)
+
+
+ENTROPY_ROWS = 512
+"""Distributions whose entropy is computed at a time where no gradient is wanted."""
+
+
+def _entropy(logprobs: Tensor) -> Tensor:
+    return -(logprobs.exp() * logprobs.masked_fill(logprobs == -torch.inf, 0.0)).sum(-1)
 
 
 def _distributions(model: nn.Module, batch: Batch, banned: Sequence[int], temperature: float) -> Tensor:

@@ -1,4 +1,4 @@
-"""The Qwen3-VL vision tower with pictures of one size computed together: same weights, same numbers, less time.
+"""The Qwen3-VL vision tower with pictures of one size computed together, equal ones once: same numbers, less time.
 
 Stock code attends picture by picture and embeds patches with a 3-D convolution; both are slow for many small pictures.
 Shape letters: N = pictures of one size, T = patches of each, D = hidden size, H = heads.
@@ -6,6 +6,7 @@ Shape letters: N = pictures of one size, T = patches of each, D = hidden size, H
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from types import MethodType
 from typing import Any
@@ -37,17 +38,34 @@ def _forward(tower: Any, hidden_states: Tensor, grid_thw: Tensor, **_: Any) -> A
     if any(time != 1 for time, _, _ in sizes):
         raise ValueError("speed_up_vision: pictures only, no videos")
     pictures = torch.split(hidden_states, [height * width for _, height, width in sizes])
+    first = _first_equals(pictures, sizes)
     groups: dict[tuple[int, int], list[int]] = {}
     for i, (_, height, width) in enumerate(sizes):
-        groups.setdefault((height, width), []).append(i)
+        if first[i] == i:
+            groups.setdefault((height, width), []).append(i)
     done: dict[int, list[Tensor]] = {}
     for (height, width), members in groups.items():
         outputs = _same_size(tower, torch.stack([pictures[i] for i in members]), height, width)
         done |= {member: [output[k] for output in outputs] for k, member in enumerate(members)}
-    last, merged, *deep = (torch.cat(column) for column in zip(*(done[i] for i in range(len(sizes))), strict=True))
+    last, merged, *deep = (torch.cat(column) for column in zip(*(done[i] for i in first), strict=True))
     return stock.BaseModelOutputWithDeepstackFeatures(
         last_hidden_state=last, pooler_output=merged, deepstack_features=deep
     )
+
+
+def _first_equals(pictures: Sequence[Tensor], sizes: Sequence[tuple[int, ...]]) -> list[int]:
+    """For each picture the number of the first one that is the same: rollouts of one question share theirs."""
+    sums = [float(total) for total in torch.stack([picture.sum() for picture in pictures])]
+    seen: dict[tuple[Any, ...], list[int]] = {}
+    first = list(range(len(pictures)))
+    for i, (size, total) in enumerate(zip(sizes, sums, strict=True)):
+        alike = seen.setdefault((size, total), [])
+        match = next((j for j in alike if torch.equal(pictures[i], pictures[j])), None)
+        if match is None:
+            alike.append(i)
+        else:
+            first[i] = match
+    return first
 
 
 def _same_size(tower: Any, patches: Tensor, height: int, width: int) -> list[Tensor]:

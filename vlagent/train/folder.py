@@ -85,12 +85,12 @@ def record_metrics(run: Path, values: dict[str, Any]) -> None:
     append_jsonl(run / METRICS, values)
 
 
-def cut_metrics(run: Path, step: int) -> None:
+def cut_metrics(run: Path, step: int, name: str = METRICS) -> None:
     """Forget what was measured after `step`: a resumed run measures it again."""
-    if not (run / METRICS).exists():
+    if not (run / name).exists():
         return
-    kept = [line for line in iter_jsonl(run / METRICS, ours=True) if line["step"] <= step]
-    write_atomic(run / METRICS, "".join(json.dumps(line) + "\n" for line in kept))
+    kept = [line for line in iter_jsonl(run / name, ours=True) if line["step"] <= step]
+    write_atomic(run / name, "".join(json.dumps(line) + "\n" for line in kept))
 
 
 def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:

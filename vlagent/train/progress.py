@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -26,7 +26,7 @@ class Meter:
             self._bar = Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True)
             self._task = self._bar.add_task("", total=total, completed=done)
 
-    def __enter__(self) -> Meter:
+    def __enter__(self) -> Self:
         if self._bar:
             self._bar.start()
         return self
