@@ -2,7 +2,9 @@ import asyncio
 import io
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -262,3 +264,37 @@ def test_keypoints_are_spread_over_the_picture(tmp_path: Path) -> None:
     points = extract(images.probe(tmp_path / "q.png"), kept=60).points
     assert len(points) == 60
     assert (points[:, 1] > 335).sum() >= 3
+
+
+class Counting(ThreadPoolExecutor):
+    """Counts what is handed to threads."""
+
+    count = 0
+
+    def submit(self, *args: Any, **kwargs: Any) -> Any:
+        self.count += 1
+        return super().submit(*args, **kwargs)
+
+
+def test_the_same_picture_looked_up_by_many_at_once_is_looked_up_once(index: PictureIndex, tmp_path: Path) -> None:
+    photo(3).save(tmp_path / "query.png")
+    query = ImageQuery(image=images.probe(tmp_path / "query.png"))
+    threads = Counting(4)
+
+    async def at_once() -> list[list[Hit]]:
+        asyncio.get_running_loop().set_default_executor(threads)
+        return await asyncio.gather(*(index.search(query) for _ in range(8)))
+
+    found = asyncio.run(at_once())
+    assert threads.count == 1
+    assert all(hits == found[0] for hits in found)
+    assert found[0][0].source.file.endswith("p03.png")
+
+
+async def test_one_who_gives_up_waiting_takes_nothing_from_the_others(index: PictureIndex, tmp_path: Path) -> None:
+    photo(5).save(tmp_path / "query.png")
+    query = ImageQuery(image=images.probe(tmp_path / "query.png"))
+    first, second = (asyncio.create_task(index.search(query)) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert (await second)[0].source.file.endswith("p05.png")

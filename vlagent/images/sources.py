@@ -15,6 +15,7 @@ from typing import Protocol, Self
 from PIL import Image
 
 from vlagent.images import colour, orientation, scaling
+from vlagent.images.memory import decoded
 from vlagent.types import Box
 
 FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "BMP", "DIB", "GIF", "HEIF", "AVIF", "JPEG2000", "PPM", "ICO")
@@ -34,6 +35,8 @@ DAMAGED = (
     Image.DecompressionBombError,
 )
 """What decoders raise on broken data; imagecodecs' errors are RuntimeErrors."""
+WHOLE_ONLY = ("PNG", "BMP", "WEBP")
+"""Formats without a reduced decoding: their pixels do not depend on the size that was asked for first."""
 _DEFAULT_MAX_PIXELS = 2**28
 _TIFF_MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
@@ -89,6 +92,7 @@ class PillowSource:
             self._picture = Image.open(path, formats=FORMATS)
         except Image.DecompressionBombError:
             raise Unreadable(f"it has over {2 * max_pixels():,} pixels, the limit is {max_pixels():,}") from None
+        self._path = path
         self.size = self._picture.size
         _refuse_bomb(self.size)
         self.orientation = _orientation_of(self._picture)
@@ -111,13 +115,47 @@ class PillowSource:
             self._picture.draft(None, (math.ceil(self.size[0] * share), math.ceil(self.size[1] * share)))
         self._picture.load()
         whole = colour.to_rgb(self._picture) if colour.needs_whole(self._picture.mode) else self._picture
-        exact = scaling.scaled(box, self.size, whole.size)
-        outer = scaling.outward(exact, whole.size)
-        return scaling.resize(colour.to_rgb(whole.crop(outer)), size, scaling.within(exact, outer))
+        if self._picture.format in WHOLE_ONLY and whole.mode == "RGB" and self.orientation == 1:
+            decoded.put(self._path, whole if whole is not self._picture else whole.copy())
+        return _region(whole, self.size, box, size)
+
+
+class DecodedSource:
+    """A file that was decoded a moment ago."""
+
+    orientation = 1
+
+    def __init__(self, picture: Image.Image) -> None:
+        self._picture = picture
+        self.size = picture.size
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None: ...
+
+    def check(self) -> None:
+        """It was decoded."""
+
+    def read(self, box: Box, size: tuple[int, int]) -> Image.Image:
+        """As `PillowSource.read`, to the bit."""
+        return _region(self._picture, self.size, box, size)
+
+
+def _region(whole: Image.Image, stored: tuple[int, int], box: Box, size: tuple[int, int]) -> Image.Image:
+    exact = scaling.scaled(box, stored, whole.size)
+    outer = scaling.outward(exact, whole.size)
+    return scaling.resize(colour.to_rgb(whole.crop(outer)), size, scaling.within(exact, outer))
 
 
 def open_source(path: Path) -> Source:
     """Open a picture. Raises `Unreadable`, or one of `DAMAGED`, with the reason."""
+    known = decoded.get(path)
+    if known is not None:
+        _refuse_bomb(known.size)
+        return DecodedSource(known)
     head = _head(path)
     if head[:4] in _TIFF_MAGIC:
         return _open_tiff(path)

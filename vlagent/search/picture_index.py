@@ -59,6 +59,7 @@ class PictureIndex:
             ) from None
         self._postings = _Postings(self._all, len(self._words.centres) if self._words else 1)
         self._known: OrderedDict[tuple[object, ...], list[Hit]] = OrderedDict()
+        self._coming: dict[tuple[object, ...], asyncio.Future[list[Hit]]] = {}
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -70,7 +71,18 @@ class PictureIndex:
 
         Raises ServiceError if the query's pixels or the index cannot be read.
         """
-        return await asyncio.to_thread(self.find, query)
+        key = (asyncio.get_running_loop(), query.image.path, query.image.box, query.top_k)
+        coming = self._coming.get(key)
+        if coming is None:
+            # Episodes of one question look the same picture up at the same moment: once is enough.
+            coming = self._coming[key] = asyncio.ensure_future(asyncio.to_thread(self.find, query))
+            coming.add_done_callback(lambda done: self._arrived(key, done))
+        return await asyncio.shield(coming)
+
+    def _arrived(self, key: tuple[object, ...], done: asyncio.Future[list[Hit]]) -> None:
+        self._coming.pop(key, None)
+        if not done.cancelled():
+            done.exception()  # whoever still waits has it; nobody need
 
     def find(self, query: ImageQuery) -> list[Hit]:
         """`search` without a thread of its own; an answer that was given before is remembered.
