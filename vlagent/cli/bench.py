@@ -8,9 +8,11 @@ from pathlib import Path
 
 from rich.table import Table
 
-from vlagent.bench.suites import SUITES, Layout, data_folder, resolve_suites
+from vlagent.bench.suites import SUITES, Layout, data_folder, names_in, resolve_suites, sets_to_check
 from vlagent.bench.suites.registry import LAYOUTS, RELEASED
-from vlagent.cli.terminal import console_for, to_json
+from vlagent.cli.terminal import console_for, one_line, to_json
+from vlagent.data.check import DataCheck, check, row_sets
+from vlagent.data.fetch import Wanted, fetch
 from vlagent.errors import UserError
 
 HELP = "list, fetch and check the published evaluation sets"
@@ -29,6 +31,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing = verbs.add_parser("list", help="the suites, their sizes and layouts, and what is in DATA")
     listing.add_argument("--data", metavar="DIR", help="folder with the suites' files (VLAGENT_DATA)")
     listing.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    fetching = verbs.add_parser("fetch", help="bring suites from the hub into DIR, each in a folder of its name")
+    fetching.add_argument("suites", metavar="SUITE[,SUITE...]", help="see vlagent bench list")
+    add_fetch_arguments(fetching)
+    checking = verbs.add_parser("check", help="pictures, answers, duplicates, counts, and overlap with training data")
+    checking.add_argument("target", help="SUITE[,SUITE...], a manifest, entries of one, or rows")
+    checking.add_argument("--data", metavar="DIR", help="folder with the suites' files (VLAGENT_DATA)")
+    add_check_arguments(checking)
+
+
+def add_fetch_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `fetch` takes besides the name of what is fetched."""
+    parser.add_argument("folder", type=Path, metavar="DIR", help="data folder to write to")
+    parser.add_argument("--hub", type=Path, metavar="DIR", help="a folder of OWNER/NAME folders in the hub's place")
+    parser.add_argument("--revision", help="branch, tag or commit (default: the newest)")
+
+
+def add_check_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `check` takes besides the name of what is checked."""
+    parser.add_argument("--train", metavar="DATA", help="training data (manifest or rows) to look for overlap with")
+    parser.add_argument("--quick", action="store_true", help="read headers and bytes only, decode no picture")
+    parser.add_argument("--list", type=int, default=20, metavar="N", help="findings of a kind to list (default: 20)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -82,4 +106,45 @@ def _path(name: str, data: Path | None) -> str | None:
         return None
 
 
-VERBS = {"list": _list}
+def fetch_suites(args: argparse.Namespace) -> int:
+    """Fetch, one suite after another."""
+    for name in names_in(args.suites) or [args.suites]:
+        if name not in SUITES:
+            raise UserError(f"{name}: no such suite; suites are {', '.join(SUITES)}")
+        hub = SUITES[name].hub
+        if hub is None:
+            raise UserError(f"{name}: it is on no hub; see vlagent bench list for where its files come from")
+        wanted = Wanted(hub.repo, hub.config, hub.split, hub.target, hub.files)
+        done = fetch(wanted, args.folder.expanduser() / name, hub=args.hub, revision=args.revision)
+        rows = f"{done.rows} rows" if done.rows is not None else f"{len(done.files)} files"
+        print(f"{args.folder / name}: {rows} of {done.repo}{f' at {done.revision}' if done.revision else ''}")
+    return 0
+
+
+def check_data(args: argparse.Namespace) -> int:
+    """Check and print; exit code 2 where anything was found."""
+    sets = sets_to_check(args.target, data_folder(args.data))
+    train = row_sets(args.train) if args.train else []
+    report = check(sets, train=train, decode=not args.quick)
+    if args.json:
+        print(to_json(report.model_dump(mode="json") | {"counts": report.counts}))
+    else:
+        _print_findings(report, args.list)
+    return 2 if report.findings else 0
+
+
+def _print_findings(report: DataCheck, limit: int) -> None:
+    for name, rows in report.rows.items():
+        print(f"{name}: {report.questions[name]} questions of {rows} rows can be used")
+    for kind, number in report.counts.items():
+        print(f"{kind}: {number}")
+        mine = [finding for finding in report.findings if finding.kind == kind]
+        for finding in mine[: max(0, limit)]:
+            print(one_line(f"  {finding.dataset} {finding.item}: {finding.what}".replace(" : ", ": ")))
+        if number > limit:
+            print(f"  and {number - max(0, limit)} more; see --list or --json")
+    if not report.findings:
+        print(f"nothing found ({report.pictures} pictures looked at)")
+
+
+VERBS = {"list": _list, "fetch": fetch_suites, "check": check_data}

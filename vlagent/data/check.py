@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 from vlagent.data.manifest import Entry, common_rows, load_manifest, split_spec
@@ -242,8 +241,3 @@ class _Asked:
         own = answer_keys(sample.answers)
         same = self.known.get(plain_key(sample.question), [])
         return [other.id for other in same if own & answer_keys(other.answers)]
-
-
-def is_spec(text: str) -> bool:
-    """Whether a text names files that can be checked."""
-    return Path(split_spec(text)[0]).exists()

@@ -10,6 +10,7 @@ from vlagent.bench.suites.registry import (
     names_in,
     resolve_suites,
     rollouts_of,
+    sets_to_check,
     suite_of,
 )
 
@@ -26,5 +27,6 @@ __all__ = [
     "names_in",
     "resolve_suites",
     "rollouts_of",
+    "sets_to_check",
     "suite_of",
 ]

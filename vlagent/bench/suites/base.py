@@ -7,10 +7,11 @@ import json
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from vlagent.data.check import RowSet, row_sets
 from vlagent.data.manifest import Warn, load_samples, read_samples
 from vlagent.data.rows import Origin, Pictures, with_unique_ids
 from vlagent.data.tables import keep_picture, read_parquet
@@ -105,6 +106,14 @@ class Found:
         if not samples:
             raise UserError(f"{self.path}: holds no question of suite {self.suite}")
         return with_unique_ids(samples)
+
+    def row_set(self, items: int | None = None) -> RowSet:
+        """Its rows, to be checked; `items` is the number that was published."""
+        if self.layout is not None:
+            rows = self.layout.rows
+            return RowSet(self.suite, self.origin, lambda: rows(self.path), items)
+        (entry,) = row_sets(self.target)
+        return replace(entry, wanted=entry.wanted if items is None else items)
 
 
 def common(

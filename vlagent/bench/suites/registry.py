@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from vlagent.bench.suites import (
@@ -21,6 +22,7 @@ from vlagent.bench.suites import (
     vstar,
 )
 from vlagent.bench.suites.base import Found, Hub, Layout, Suite
+from vlagent.data.check import RowSet, row_sets
 from vlagent.data.manifest import Warn, load_manifest, load_samples
 from vlagent.data.rows import with_unique_ids
 from vlagent.errors import UserError
@@ -159,6 +161,17 @@ def load_target(
     if not found:
         return load_samples(target, seed=seed, limit=limit, warn=warn)
     return with_unique_ids([sample for each in found for sample in each.load(seed=seed, limit=limit, warn=warn)])
+
+
+def sets_to_check(target: str, data_dir: Path | None) -> list[RowSet]:
+    """The rows of suites, or of whatever `load_samples` takes, with what is known of them."""
+    found = check_target(target, data_dir)
+    if not found:
+        return row_sets(target)
+    suites = {each.suite: SUITES[each.suite] for each in found}
+    return [
+        replace(each.row_set(suites[each.suite].items), options=suites[each.suite].metric == "option") for each in found
+    ]
 
 
 def _find(name: str, data: Path) -> Found:
