@@ -121,7 +121,8 @@ class Questions:
         start = rng_of(self._seed, "mix").random()
         spread = (start + GOLDEN * np.arange(1, count + 1)) % 1.0
         found = np.searchsorted(self._bounds, spread * self._bounds[-1], side="right")
-        return np.minimum(found, len(self._pools) - 1).astype(np.int64)
+        last: NDArray[np.int64] = np.minimum(found, len(self._pools) - 1).astype(np.int64)
+        return last
 
     def _nth(self, number: int, n: int) -> Sample:
         """The n-th question of a source: all of them once in each pass, every pass in another order."""
