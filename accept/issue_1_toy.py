@@ -142,5 +142,6 @@ def _result(run: Path) -> dict[str, Any]:
     summary = json.loads((run / "summary.json").read_text())
     for suite in summary["suites"].values():
         suite.pop("timing")
+    summary.pop("provenance")
     rows = sorted(iter_jsonl(run / "rows.jsonl"), key=lambda row: (row["sample_id"], row["rollout"]))
     return {**summary, "rows": rows}

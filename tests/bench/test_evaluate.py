@@ -17,6 +17,8 @@ def without_timing(run):
     summary = json.loads((run / "summary.json").read_text())
     for suite in summary["suites"].values():
         del suite["timing"]
+    del summary["provenance"]
+    del summary["validity"]["limit"]  # may change from one start to the next
     return summary, list(read_records(run / "rows.jsonl", EvalRow))
 
 

@@ -106,10 +106,10 @@ def test_only_questions_whose_rollouts_are_all_scored_count_for_pass_at_k():
         for sample, letters in outcomes.items()
         for rollout, letter in enumerate(letters)
     }
-    counts = count(samples, rows, 2)
+    counts = count(samples, rows, lambda _: 2)
     assert (counts.pass_at_k, counts.pass_questions) == (0.5, 2)
     assert (counts.avg_at_k, counts.avg_questions) == ((0.5 + 1 + 0 + 0) / 4, 4)
     assert (counts.accuracy, counts.scored) == (2 / 6, 6)
     del rows["a", 1]
-    left = count(samples, rows, 2)
+    left = count(samples, rows, lambda _: 2)
     assert (left.pass_at_k, left.pass_questions, left.pending, left.total) == (0.0, 1, 1, 7)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,11 +14,14 @@ from vlagent.agent.loop import Agent
 from vlagent.agent.pool import run_pool
 from vlagent.agent.store import write_trajectory
 from vlagent.bench.config import EvalConfig
+from vlagent.bench.pace import Pace, Paced
+from vlagent.bench.progress import Course
+from vlagent.bench.provenance import record_start
 from vlagent.bench.runs import Book, open_book
 from vlagent.bench.summary import Summary, summarise
 from vlagent.errors import VlagentError
 from vlagent.files import only_writer, write_json
-from vlagent.rewards.judge import Judge
+from vlagent.rewards.opinions import Marker, read_opinions
 from vlagent.rewards.rubric import outcome_of
 from vlagent.types import EvalRow, Outcome, Sample, Trajectory
 
@@ -25,6 +29,9 @@ SLICES = ("kind", "difficulty", "category", "level", "language", "image_source")
 """Columns of a row, or of its `extra_info`, that results are told apart by."""
 JUDGE_CALLS = 32
 """Judge calls at one time."""
+
+
+Ended = Literal["complete", "stopped", "failures", "budget", "time"]
 
 
 @dataclass
@@ -43,7 +50,7 @@ class Evaluation:
     """The end of an evaluation, or of a part of it."""
 
     summary: Summary
-    ended: Literal["complete", "stopped", "failures"]
+    ended: Ended
     last_failure: str = ""
 
 
@@ -52,7 +59,7 @@ async def evaluate(
     agent: Agent,
     samples: Sequence[Sample],
     run: Path,
-    judge: Judge | None = None,
+    judge: Marker | None = None,
     watcher: Watcher | None = None,
 ) -> Evaluation:
     """Play and score what the run folder does not hold yet; writes rows.jsonl and summary.json.
@@ -81,35 +88,75 @@ def _first(error: BaseException) -> BaseException:
     return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
-async def _go_on(book: Book, config: EvalConfig, agent: Agent, judge: Judge | None, watcher: Watcher) -> Evaluation:
-    course = _Course(book, config, judge, watcher, len(book.planned))
-    if course.watcher.on_start:
-        course.watcher.on_start(course.planned - len(book.to_play()) - len(book.unscored), course.planned)
-    await course.score_left_overs()
-    if not course.watcher.stop.is_set():
-        await course.play(agent)
+async def _go_on(book: Book, config: EvalConfig, agent: Agent, judge: Marker | None, watcher: Watcher) -> Evaluation:
+    record_start(book.run, config, agent)
+    now = _Pass(book, config, judge, watcher, _begin(book, config, judge))
+    if watcher.on_start:
+        watcher.on_start(now.course.planned - len(book.to_play()) - len(book.unscored), now.course.planned)
+    with now.time_limit():
+        await now.score_left_overs()
+        if not watcher.stop.is_set():
+            await now.play(agent)
+    now.course.write()
     book.compact()
     summary = summarise(book.run)
     write_json(book.run / "summary.json", summary)
-    ended: Literal["stopped", "failures", "complete"] = "stopped" if course.watcher.stop.is_set() else "complete"
-    return Evaluation(summary, "failures" if course.too_many() else ended, course.last_failure)
+    return Evaluation(summary, now.ended(), now.last_failure)
+
+
+def _begin(book: Book, config: EvalConfig, judge: Marker | None) -> Course:
+    """The course of this start, with what earlier ones cost."""
+    before = math.fsum(opinion.usage.cost_usd for opinion in read_opinions(book.run))
+    already = judge.usage.cost_usd if judge else 0.0
+    return Course(
+        book.run,
+        len(book.planned),
+        config.limits,
+        spent_usd=book.cost_usd,
+        judges_usd=lambda: before + (judge.usage.cost_usd - already if judge else 0.0),
+    )
 
 
 @dataclass
-class _Course:
+class _Pass:
     """One pass over what is left."""
 
     book: Book
     config: EvalConfig
-    judge: Judge | None
+    judge: Marker | None
     watcher: Watcher
-    planned: int
+    course: Course
     last_failure: str = ""
+    over: str = ""
+    """The limit of the whole run that was met."""
     failed: set[tuple[str, int]] = field(default_factory=set)
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(JUDGE_CALLS))
 
     def too_many(self) -> bool:
-        return len(self.failed) > self.config.max_failed_share * self.planned
+        return len(self.failed) > self.config.max_failed_share * self.course.planned
+
+    def ended(self) -> Ended:
+        if self.too_many():
+            return "failures"
+        if self.over in ("budget", "time"):
+            return "budget" if self.over == "budget" else "time"
+        return "stopped" if self.watcher.stop.is_set() else "complete"
+
+    @contextmanager
+    def time_limit(self) -> Iterator[None]:
+        """Stop at the limit of the whole run, even while nothing ends."""
+        limit_s = self.config.limits.time_s
+        timer = asyncio.get_running_loop().call_later(limit_s, self._check_limits) if limit_s is not None else None
+        try:
+            yield
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def _check_limits(self) -> None:
+        self.over = self.over or self.course.over()
+        if self.over:
+            self.watcher.stop.set()
 
     async def score_left_overs(self) -> None:
         """Episodes that an earlier kill, or a judge that was down, left without a row."""
@@ -120,8 +167,9 @@ class _Course:
                 await self._start_scoring(group, sample, trajectory)
 
     async def play(self, agent: Agent) -> None:
+        pace = Pace(self.config.model_limit or self.config.concurrency)
         pool = run_pool(
-            agent,
+            replace(agent, model=Paced(agent.model, pace)) if self.config.adaptive else agent,
             self.book.to_play(),
             concurrency=self.config.concurrency,
             model_limit=self.config.model_limit,
@@ -131,6 +179,9 @@ class _Course:
         async with asyncio.TaskGroup() as group, aclosing(pool) as ended:
             async for sample, trajectory in ended:
                 write_trajectory(self.book.run, trajectory)
+                self.course.played(trajectory)
+                self.course.pace = round(pace.limit, 1) if self.config.adaptive else None
+                self._check_limits()
                 await self._start_scoring(group, sample, trajectory)
 
     async def _start_scoring(self, group: asyncio.TaskGroup, sample: Sample, trajectory: Trajectory) -> None:
@@ -144,6 +195,7 @@ class _Course:
         if row is None:
             return
         self.book.add(row)
+        self.course.scored(row)
         if row.outcome is Outcome.FAILED:
             self.failed.add((row.sample_id, row.rollout))
             self.last_failure = row.why
@@ -168,7 +220,7 @@ class _Course:
         return None
 
 
-async def row_of(sample: Sample, trajectory: Trajectory, judge: Judge | None) -> EvalRow:
+async def row_of(sample: Sample, trajectory: Trajectory, judge: Marker | None) -> EvalRow:
     """Score one episode into its row."""
     scored = await outcome_of(sample, trajectory, judge)
     return EvalRow(

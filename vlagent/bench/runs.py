@@ -7,7 +7,7 @@ which is scored again and not played again. Of several records of one episode th
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,16 +30,19 @@ class Book:
 
     run: Path
     samples: Sequence[Sample]
-    k: int
+    rollouts_of: Callable[[str], int]
+    """Rollouts a question of a data set."""
     rows: dict[Key, EvalRow] = field(default_factory=dict)
     stops: dict[Key, StopReason] = field(default_factory=dict)
     """How each episode on disk ended."""
+    cost_usd: float = 0.0
+    """Of every attempt on disk."""
     unscored: dict[Key, Trajectory] = field(default_factory=dict)
     """Episodes that are over and wait for their row."""
 
     @property
     def planned(self) -> list[tuple[Sample, int]]:
-        return [(sample, rollout) for sample in self.samples for rollout in range(self.k)]
+        return [(sample, rollout) for sample in self.samples for rollout in range(self.rollouts_of(sample.source))]
 
     def to_score(self) -> list[tuple[Sample, Trajectory]]:
         """Episodes that are over but have no row, or one that only the judge's failure made."""
@@ -75,7 +78,7 @@ def open_book(run: Path, config: EvalConfig, samples: Sequence[Sample]) -> Book:
     else:
         write_atomic(run / "samples.jsonl", "".join(sample.model_dump_json() + "\n" for sample in samples))
         write_json(run / "config.json", config)
-    return read_book(run, samples, config.k)
+    return read_book(run, samples, config.rollouts_of)
 
 
 def _is_start_of_run(path: Path) -> bool:
@@ -83,13 +86,14 @@ def _is_start_of_run(path: Path) -> bool:
     return path.name in ("samples.jsonl", "images") or path.name.startswith(".")
 
 
-def read_book(run: Path, samples: Sequence[Sample], k: int) -> Book:
+def read_book(run: Path, samples: Sequence[Sample], rollouts_of: Callable[[str], int]) -> Book:
     """What a run folder holds so far."""
-    book = Book(run, samples, k)
+    book = Book(run, samples, rollouts_of)
     book.rows = {(row.sample_id, row.rollout): row for row in read_records(run / "rows.jsonl", EvalRow)}
     for trajectory in read_records(run / TRAJECTORIES, Trajectory):
         key = (trajectory.sample_id, trajectory.rollout)
         book.stops[key] = trajectory.stop
+        book.cost_usd += trajectory.usage.cost_usd
         if is_over(trajectory.stop) and not _is_scored(book.rows.get(key)):
             book.unscored[key] = trajectory
     return book

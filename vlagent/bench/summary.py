@@ -2,89 +2,43 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import Field
+
 from vlagent.agent.store import TRAJECTORIES
+from vlagent.bench.behaviour import Behaviour, Played, Rate, Timing, behaviour_of, timing_of
 from vlagent.bench.config import EvalConfig, read_config
-from vlagent.bench.metrics import clustered_standard_error, mean, quantile, wilson_interval
+from vlagent.bench.counts import Counts, Episodes, Rows, count, count_episodes
+from vlagent.bench.judging import Judging, judging_of
+from vlagent.bench.metrics import mean
+from vlagent.bench.provenance import Hashes, Start, hashes_of, read_starts
 from vlagent.bench.runs import Key, read_samples
+from vlagent.bench.statistics import Validity, picture_clusters, validity
 from vlagent.files import read_records
-from vlagent.types import EvalRow, Fault, Outcome, Record, Sample, Trajectory
+from vlagent.types import EvalRow, Record, Sample, Trajectory
 
+__all__ = ["Behaviour", "Counts", "Rate", "SuiteSummary", "Summary", "Timing", "count", "summarise"]
 
-class Counts(Record):
-    """right + wrong + unscored + failed = total, always; what was stopped or not yet played stands apart."""
-
-    questions: int
-    planned: int
-    """Questions x rollouts."""
-    total: int
-    right: int
-    wrong: int
-    unscored: int
-    failed: int
-    not_counted: int = 0
-    pending: int = 0
-    """Not played, or not scored yet."""
-    degraded: int = 0
-    """Of the total: a service failed on the way, but it was answered."""
-    scored: int
-    """right + wrong: what accuracy is a share of."""
-    accuracy: float | None
-    standard_error: float | None
-    """Clustered by question."""
-    interval: tuple[float, float] | None
-    """95 %: Wilson's for one rollout a question, mean +- 1.96 standard errors for several."""
-    avg_at_k: float | None
-    """Mean over questions of the share of their scored rollouts that are right."""
-    avg_questions: int
-    """Questions with a scored rollout."""
-    pass_at_k: float | None
-    """Share of questions with a right rollout, among those whose k rollouts are all scored."""
-    pass_questions: int
-
-
-class Behaviour(Record):
-    """What the episodes did, over those that were played (`episodes`)."""
-
-    episodes: int
-    stops: dict[str, int]
-    turns: float | None
-    """A mean per episode, like all floats here unless they say otherwise."""
-    calls: float | None
-    tool_calls: dict[str, float]
-    world_faults: dict[str, int]
-    """Calls that a service failed, by tool."""
-    invalid: float | None
-    repairs: dict[str, int]
-    """Turns with each repair."""
-    format_rate: float | None
-    """Share of the scored episodes that are in form."""
-    format_scored: int
-    prompt_tokens: float | None
-    completion_tokens: float | None
-    cost_usd: float
-    """Sum."""
-
-
-class Timing(Record):
-    """Seconds an episode; the only part that differs between two runs of the same thing."""
-
-    p50_s: float | None
-    p95_s: float | None
+PUBLISHED_AVERAGES: dict[str, tuple[str, ...]] = {
+    "search": ("mmsearch", "hr_mmsearch", "fvqa_test", "infoseek", "simplevqa", "livevqa", "mat_search"),
+    "high resolution": ("vstar", "hrbench_4k", "hrbench_8k", "mme_realworld"),
+}
+"""The published tables' averages: the mean over these suites, where all of them were run."""
 
 
 class SuiteSummary(Record):
     """One data set."""
 
+    k: int = 1
+    """Rollouts a question."""
     counts: Counts
     slices: dict[str, dict[str, Counts]]
     """kind, difficulty, ... -> value -> counts."""
+    episodes: dict[str, dict[str, Episodes]] = Field(default_factory=dict)
+    """`tools` (the set that was called), `stop` and `by` (what decided) -> value -> outcomes."""
     behaviour: Behaviour
     timing: Timing
 
@@ -99,100 +53,136 @@ class Summary(Record):
     k: int
     scoring: str
     """`rules`, or `rules, then judge NAME`."""
+    search: str | None = None
+    """The index, configuration or recording that was searched."""
     pixels: dict[str, int]
     """Limits of picture sizes: the first suspect when scores differ."""
     sampling: dict[str, Any]
+    limits: dict[str, Any] = Field(default_factory=dict)
+    """Turns, tokens, results of a search, where crops come from."""
     counts: Counts
     macro_average: float | None
     """Mean of the suites' accuracies."""
+    averages: dict[str, float] = Field(default_factory=dict)
+    """The averages of the published tables, where all their suites were run."""
+    validity: Validity | None = None
     suites: dict[str, SuiteSummary]
+    judging: Judging = Judging()
+    hashes: Hashes | None = None
+    provenance: tuple[Start, ...] = ()
+    """A start each: date, versions, services."""
     notes: tuple[str, ...] = ()
-
-
-@dataclass
-class _Played:
-    """What the summary needs of the episodes of one suite."""
-
-    stops: Counter[str] = field(default_factory=Counter)
-    calls: Counter[str] = field(default_factory=Counter)
-    world_faults: Counter[str] = field(default_factory=Counter)
-    repairs: Counter[str] = field(default_factory=Counter)
-    turns: int = 0
-    invalid: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    costs: list[float] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-
-    def add(self, trajectory: Trajectory) -> None:
-        self.stops[str(trajectory.stop)] += 1
-        self.turns += len(trajectory.turns)
-        self.prompt_tokens += trajectory.usage.prompt_tokens
-        self.completion_tokens += trajectory.usage.completion_tokens
-        self.costs.append(trajectory.usage.cost_usd)
-        self.seconds.append(trajectory.timings.total_s)
-        for turn in trajectory.turns:
-            self.invalid += turn.error is not None
-            self.repairs.update(set(turn.repairs))
-            if turn.call:
-                self.calls[turn.call.name] += 1
-                if turn.observation and turn.observation.fault is Fault.WORLD:
-                    self.world_faults[turn.call.name] += 1
 
 
 def summarise(run: Path) -> Summary:
     """Compute the summary of a run folder. Raises `UserError` where it is none."""
     config, samples = read_config(run), read_samples(run)
     rows = {(row.sample_id, row.rollout): row for row in read_records(run / "rows.jsonl", EvalRow)}
-    played = _read_played(run, samples)
+    played, clusters = _read_played(run, samples), picture_clusters(samples)
     suites = {}
     for name in dict.fromkeys(sample.source for sample in samples):
         members = [sample for sample in samples if sample.source == name]
-        suites[name] = _suite(members, rows, config.k, played[name])
-    accuracies = [suite.counts.accuracy for suite in suites.values()]
-    known = [accuracy for accuracy in accuracies if accuracy is not None]
+        suites[name] = _suite(members, rows, config, clusters, played[name])
+    counts = count(samples, rows, config.rollouts_of, clusters, seed=config.agent.seed)
+    prompts = {prompt for each in played.values() for prompt in each.prompts}
+    valid = validity(failed=counts.failed, unscored=counts.unscored, total=counts.total, limit=config.max_failed_share)
     return Summary(
-        model=config.model,
-        workflow=config.agent.workflow,
-        dialect=config.agent.dialect,
-        k=config.k,
-        scoring=f"rules, then judge {config.judge_model}" if config.judge_model else "rules",
-        pixels=config.agent.pixels.model_dump(),
-        sampling=config.agent.sampling.model_dump(exclude_none=True),
-        counts=count(samples, rows, config.k),
-        macro_average=mean(known) if len(known) == len(accuracies) else None,
+        **_settings(config),
+        counts=counts,
+        **_averages(suites),
+        validity=valid,
         suites=suites,
-        notes=_notes(config),
+        judging=judging_of(run),
+        hashes=hashes_of(run, config, prompts),
+        provenance=read_starts(run),
+        notes=_notes(config, valid),
     )
 
 
-def _notes(config: EvalConfig) -> tuple[str, ...]:
-    if config.k > 1 and config.agent.sampling.temperature == 0:
-        return (f"Avg@{config.k} at temperature 0 measures the noise of the engine only",)
-    return ()
+def _settings(config: EvalConfig) -> dict[str, Any]:
+    agent = config.agent
+    return {
+        "model": config.model,
+        "workflow": agent.workflow,
+        "dialect": agent.dialect,
+        "k": max([config.k, *config.k_of.values()]),
+        "scoring": _scoring(config),
+        "search": config.search,
+        "pixels": agent.pixels.model_dump(),
+        "sampling": agent.sampling.model_dump(exclude_none=True),
+        "limits": {
+            "max_turns": agent.max_turns,
+            "max_tokens_turn": agent.max_tokens_turn,
+            "max_tokens_total": agent.max_tokens_total,
+            "top_k": agent.top_k,
+            "crop_source": agent.crop_source,
+            "tools": list(agent.tools) if agent.workflow == "agent" else [],
+            "seed": agent.seed,
+        },
+    }
 
 
-def _read_played(run: Path, samples: Sequence[Sample]) -> dict[str, _Played]:
+def _scoring(config: EvalConfig) -> str:
+    if not config.judges:
+        return "rules"
+    many = f" ({config.judge_decides} decides)" if len(config.judges) > 1 else ""
+    return f"rules, then judge {', '.join(config.judges)}{many}"
+
+
+def _averages(suites: Mapping[str, SuiteSummary]) -> dict[str, Any]:
+    accuracies = {name: suite.counts.accuracy for name, suite in suites.items()}
+    known = [accuracy for accuracy in accuracies.values() if accuracy is not None]
+    found = {}
+    for name, members in PUBLISHED_AVERAGES.items():
+        values = [accuracies.get(member) for member in members]
+        scores = [value for value in values if value is not None]
+        if len(scores) == len(members):
+            found[name] = sum(scores) / len(scores)
+    return {"macro_average": mean(known) if len(known) == len(accuracies) else None, "averages": found}
+
+
+def _notes(config: EvalConfig, valid: Validity) -> tuple[str, ...]:
+    ks = [k for k in (config.k, *config.k_of.values()) if k > 1]
+    noise = ks and config.agent.sampling.temperature == 0
+    return (
+        *([f"Avg@{max(ks)} at temperature 0 measures the noise of the engine only"] if noise else []),
+        *([valid.why] if valid.why and not valid.valid else []),
+    )
+
+
+def _read_played(run: Path, samples: Sequence[Sample]) -> dict[str, Played]:
     """Episodes by suite; `Book.compact` has left one record each."""
     suite_of = {sample.id: sample.source for sample in samples}
-    played = {name: _Played() for name in suite_of.values()}
+    played = {name: Played() for name in suite_of.values()}
     for trajectory in read_records(run / TRAJECTORIES, Trajectory):
         if trajectory.sample_id in suite_of:
             played[suite_of[trajectory.sample_id]].add(trajectory)
     return played
 
 
-def _suite(members: Sequence[Sample], rows: dict[Key, EvalRow], k: int, played: _Played) -> SuiteSummary:
-    own = [rows[sample.id, rollout] for sample in members for rollout in range(k) if (sample.id, rollout) in rows]
+def _suite(
+    members: Sequence[Sample], rows: Rows, config: EvalConfig, clusters: Mapping[str, str], played: Played
+) -> SuiteSummary:
+    k = config.rollouts_of(members[0].source)
+    own = {
+        (sample.id, rollout): rows[sample.id, rollout]
+        for sample in members
+        for rollout in range(k)
+        if (sample.id, rollout) in rows
+    }
     return SuiteSummary(
-        counts=count(members, rows, k),
-        slices=_slices(members, rows, k),
-        behaviour=_behaviour(played, own),
-        timing=Timing(p50_s=quantile(played.seconds, 0.5), p95_s=quantile(played.seconds, 0.95)),
+        k=k,
+        counts=count(members, rows, config.rollouts_of, clusters, seed=config.agent.seed),
+        slices=_slices(members, rows, config, clusters),
+        episodes=_episodes(own, played),
+        behaviour=behaviour_of(played, own.values()),
+        timing=timing_of(played),
     )
 
 
-def _slices(members: Sequence[Sample], rows: dict[Key, EvalRow], k: int) -> dict[str, dict[str, Counts]]:
+def _slices(
+    members: Sequence[Sample], rows: Rows, config: EvalConfig, clusters: Mapping[str, str]
+) -> dict[str, dict[str, Counts]]:
     """A slice holds the questions whose rows carry its value; a question without any row is in none."""
     value_of: dict[str, dict[str, set[str]]] = {}
     for row in rows.values():
@@ -203,88 +193,21 @@ def _slices(members: Sequence[Sample], rows: dict[Key, EvalRow], k: int) -> dict
         for value in sorted(value_of[name]):
             within = [sample for sample in members if sample.id in value_of[name][value]]
             if within:
-                slices.setdefault(name, {})[value] = count(within, rows, k)
+                slices.setdefault(name, {})[value] = count(within, rows, config.rollouts_of, clusters)
     return slices
 
 
-def _behaviour(played: _Played, rows: Iterable[EvalRow]) -> Behaviour:
-    episodes = played.stops.total()
-    forms = [row.reward.parts["format"] for row in rows if row.reward and row.outcome in (Outcome.RIGHT, Outcome.WRONG)]
-
-    def each(value: float) -> float | None:
-        return value / episodes if episodes else None
-
-    return Behaviour(
-        episodes=episodes,
-        stops=_sorted(played.stops),
-        turns=each(played.turns),
-        calls=each(played.calls.total()),
-        tool_calls={name: number / episodes for name, number in sorted(played.calls.items())},
-        world_faults=_sorted(played.world_faults),
-        invalid=each(played.invalid),
-        repairs=_sorted(played.repairs),
-        format_rate=mean(forms),
-        format_scored=len(forms),
-        prompt_tokens=each(played.prompt_tokens),
-        completion_tokens=each(played.completion_tokens),
-        cost_usd=math.fsum(played.costs),
-    )
-
-
-def _sorted(counter: Counter[str]) -> dict[str, int]:
-    return dict(sorted(counter.items()))
-
-
-def count(members: Sequence[Sample], rows: dict[Key, EvalRow], k: int) -> Counts:
-    """Count the outcomes of some questions. A sum that does not add up is a bug of ours and raises."""
-    of: Counter[Outcome] = Counter()
-    clusters, degraded, pending = [], 0, 0
-    for sample in members:
-        found = [rows.get((sample.id, rollout)) for rollout in range(k)]
-        of.update(row.outcome for row in found if row)
-        degraded += sum(row.degraded for row in found if row and row.outcome is not Outcome.NOT_COUNTED)
-        pending += found.count(None)
-        clusters.append([float(row.outcome is Outcome.RIGHT) for row in found if row and _is_scored(row)])
-    scored = of[Outcome.RIGHT] + of[Outcome.WRONG]
-    planned = len(members) * k
-    total = planned - pending - of[Outcome.NOT_COUNTED]
-    if scored + of[Outcome.UNSCORED] + of[Outcome.FAILED] != total or scored != sum(map(len, clusters)):
-        raise AssertionError(f"right + wrong + unscored + failed is not {total}: {dict(of)}")
-    return Counts(
-        questions=len(members),
-        planned=planned,
-        total=total,
-        right=of[Outcome.RIGHT],
-        wrong=of[Outcome.WRONG],
-        unscored=of[Outcome.UNSCORED],
-        failed=of[Outcome.FAILED],
-        not_counted=of[Outcome.NOT_COUNTED],
-        pending=pending,
-        degraded=degraded,
-        scored=scored,
-        **_accuracy(clusters, of[Outcome.RIGHT], k),
-    )
-
-
-def _accuracy(clusters: Sequence[Sequence[float]], right: int, k: int) -> dict[str, Any]:
-    answered = [cluster for cluster in clusters if cluster]
-    whole = [cluster for cluster in clusters if len(cluster) == k]
-    scored = sum(map(len, clusters))
-    accuracy = right / scored if scored else None
-    error = clustered_standard_error(clusters)
-    interval = wilson_interval(right, scored) if k == 1 else None
-    if k > 1 and accuracy is not None and error is not None:
-        interval = (max(0.0, accuracy - 1.96 * error), min(1.0, accuracy + 1.96 * error))
-    return {
-        "accuracy": accuracy,
-        "standard_error": error,
-        "interval": interval,
-        "avg_at_k": mean([math.fsum(cluster) / len(cluster) for cluster in answered]),
-        "avg_questions": len(answered),
-        "pass_at_k": mean([float(any(cluster)) for cluster in whole]),
-        "pass_questions": len(whole),
+def _episodes(own: Mapping[Key, EvalRow], played: Played) -> dict[str, dict[str, Episodes]]:
+    named = {
+        "tools": [(played.tool_sets[key], row) for key, row in own.items() if key in played.tool_sets],
+        "stop": [(str(row.stop), row) for row in own.values()],
+        "by": [(row.by, row) for row in own.values() if row.by],
     }
+    return {name: _grouped(pairs) for name, pairs in named.items() if pairs}
 
 
-def _is_scored(row: EvalRow) -> bool:
-    return row.outcome in (Outcome.RIGHT, Outcome.WRONG)
+def _grouped(pairs: Iterable[tuple[str, EvalRow]]) -> dict[str, Episodes]:
+    groups: dict[str, list[EvalRow]] = {}
+    for value, row in pairs:
+        groups.setdefault(value, []).append(row)
+    return {value: count_episodes(groups[value]) for value in sorted(groups)}

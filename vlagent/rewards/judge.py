@@ -92,20 +92,19 @@ class Judge:
         stated: dict[str, Any] = {"key": key, "judge": self.name, "sample_id": sample.id, "answer": answer}
         async with self._asking.setdefault(key, asyncio.Lock()):
             known = self._book.find(key)
-            opinion = (
-                Opinion(**stated, verdict=known, cached=True)
-                if known
-                else await self._opinion(messages, sample, stated)
-            )
+            if known is not None:
+                opinion = Opinion(**stated, verdict=known, cached=True)
+            else:
+                opinion = await self._opinion(messages, sample.id, stated)
             self._book.add(opinion)
         self._asking.pop(key, None)
         return opinion.verdict
 
-    async def _opinion(self, messages: list[Message], sample: Sample, stated: dict[str, Any]) -> Opinion:
+    async def _opinion(self, messages: list[Message], sample_id: str, stated: dict[str, Any]) -> Opinion:
         """Ask; a failure is logged and goes on."""
         watch, spent = Stopwatch(), Spent()
         try:
-            verdict = await self._ask(messages, sample.id, spent)
+            verdict = await self._ask(messages, sample_id, spent)
         except ServiceError as error:
             nothing = Verdict(right=None)
             failed = Opinion(**stated, verdict=nothing, failure=str(error), **vars(spent), latency_s=watch.read())

@@ -1,8 +1,8 @@
 """Marking open answers without a judge: a small local matcher behind the rules of `match`.
 
 It accepts what a person would call the same answer in more words: the truth inside a sentence, a middle name, a more
-specific form, a doubled letter. It knows nothing of the world, so it misses paraphrases; a false yes is worse than a no.
-Its agreement with a judge is measured like that of any two judges (`bench.agreement`, docs/guides/judges.md).
+specific form, a doubled letter. It knows nothing of the world, so it misses paraphrases, which is better than a false
+yes. Its agreement with a judge is measured like that of any two judges (`bench.agreement`, docs/guides/judges.md).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from vlagent.rewards.match import match
 from vlagent.rewards.numbers import read_number
 from vlagent.rewards.opinions import Opinion, OpinionBook, Verdict
 from vlagent.rewards.plain import CJK, clean, key
-from vlagent.types import Sample
+from vlagent.types import Sample, Usage
 
 NAME = "matcher"
 VERSION = 1
@@ -41,28 +41,8 @@ TAIL = re.compile(r"\s*,\s|\s+(?:by|in|at|on|of|with|from|which|who|that|for)\s"
 """Where a detail begins that may follow what is named."""
 AWAY = frozenset(
     [
-        "of",
-        "to",
-        "next",
-        "near",
-        "by",
-        "from",
-        "with",
-        "at",
-        "for",
-        "behind",
-        "beside",
-        "is",
-        "was",
-        "are",
-        "were",
-        "has",
-        "had",
-        "and",
-        "like",
-        "than",
-        "over",
-        "under",
+        *("of", "to", "next", "near", "by", "from", "with", "at", "for", "behind", "beside", "over", "under"),
+        *("is", "was", "are", "were", "has", "had", "and", "like", "than"),
     ]
 )
 """Words that make of a name a part of something else."""
@@ -76,6 +56,8 @@ class Matcher:
     log: Path | None = None
     """Opinions of a run, so that it can be held against a judge."""
     name: str = NAME
+    usage: Usage = Usage()
+    """None ever."""
     _book: OpinionBook = field(init=False)
 
     def __post_init__(self) -> None:
@@ -158,7 +140,7 @@ def _numbers(text: str) -> set[str]:
 
 
 def _sentence(said: str, wanted: str, question: str) -> str:
-    """Something that the answer states as a whole matches by a rule: what follows its verb, stands bold or in quotes."""
+    """Something that the answer states as a whole matches by a rule: what follows its verb, or stands bold."""
     known = set(key(question).split())
     for part in _parts(said):
         if match(part, [wanted]).matched or match(_without_tail(part, known), [wanted]).matched:

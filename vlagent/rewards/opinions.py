@@ -26,6 +26,11 @@ class Verdict(Record):
 class Marker(Protocol):
     """Says whether an open answer is right: a model, several of them, or rules of our own."""
 
+    @property
+    def usage(self) -> Usage:
+        """Of all its calls in this process."""
+        ...
+
     async def verdict(self, sample: Sample, answer: str) -> Verdict:
         """Raises `ServiceError` where it cannot be reached; never guesses."""
         ...

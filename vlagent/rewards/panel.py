@@ -10,7 +10,7 @@ from typing import Literal
 
 from vlagent.errors import ServiceError
 from vlagent.rewards.opinions import Marker, Verdict
-from vlagent.types import Sample
+from vlagent.types import Sample, Usage
 
 Decides = Literal["first", "majority", "agree"]
 """`first`: the first judge, the others are only recorded; `majority`: most verdicts, a tie leaves it unscored;
@@ -27,6 +27,11 @@ class Panel:
     def __post_init__(self) -> None:
         if not self.judges:
             raise ValueError("a panel without a judge decides nothing")
+
+    @property
+    def usage(self) -> Usage:
+        """Of all judges in this process."""
+        return sum((judge.usage for judge in self.judges), Usage())
 
     async def verdict(self, sample: Sample, answer: str) -> Verdict:
         """Raises `ServiceError` where a judge that the decision needs cannot be reached."""
