@@ -4,6 +4,9 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
+from itertools import pairwise
+from multiprocessing import get_context
 from pathlib import Path
 
 import faiss
@@ -31,10 +34,10 @@ class Letters:
 
     dim = 64
 
-    def queries(self, texts: list[str]) -> Floats:
+    def queries(self, texts: Sequence[str]) -> Floats:
         return self.passages(texts)
 
-    def passages(self, texts: list[str]) -> Floats:
+    def passages(self, texts: Sequence[str]) -> Floats:
         counts = np.zeros((len(texts), self.dim), np.float32)
         for row, text in enumerate(texts):
             for letter in text.lower():
@@ -174,30 +177,31 @@ def test_the_faiss_file_grows_with_the_rows_and_is_made_anew_when_many_are_dead(
     assert (again.unchanged, read_state(tmp_path / "s" / "dense")) == (2, anew)
 
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from tests.search.test_dense import Letters
-from vlagent.search.dense_build import DenseOptions, index_dense
-class Dying(Letters):
-    left = int(sys.argv[2])
-    def passages(self, texts):
-        Dying.left -= 1
-        if Dying.left < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().passages(texts)
-folder = Path(sys.argv[1])
-index_dense([folder / "c.jsonl"], folder / "torn", DenseOptions(batch=16, commit_every=64), embedder=Dying())
-"""
+def killed_after(batches: int, folder: Path) -> int | None:
+    """Index in a process that kills itself after so many batches; its exit code."""
+
+    class Dying(Letters):
+        left = batches
+
+        def passages(self, texts: Sequence[str]) -> Floats:
+            self.left -= 1
+            if self.left < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return super().passages(texts)
+
+    def index() -> None:
+        index_dense([folder / "c.jsonl"], folder / "torn", DenseOptions(batch=16, commit_every=64), embedder=Dying())
+
+    process = get_context("fork").Process(target=index)
+    process.start()
+    process.join()
+    return process.exitcode
 
 
 def test_a_run_that_is_killed_goes_on_and_ends_as_an_undisturbed_one(tmp_path: Path) -> None:
     corpus(tmp_path / "c.jsonl", 400)
     options = DenseOptions(batch=16, commit_every=64)
-    codes = [
-        subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), str(left)], check=False).returncode
-        for left in (6, 3, 9)
-    ]
+    codes = [killed_after(batches, tmp_path) for batches in (6, 3, 9)]
     assert codes == [-signal.SIGKILL] * 3
     with (tmp_path / "torn" / "dense" / "vectors.f16").open("ab") as file:
         file.write(b"torn tail")
@@ -212,12 +216,29 @@ def test_a_run_that_is_killed_goes_on_and_ends_as_an_undisturbed_one(tmp_path: P
     assert torn.passages(queries, 5) == calm.passages(queries, 5)
 
 
-def test_another_embedder_needs_a_rebuild_and_a_missing_model_is_one_line(tmp_path: Path) -> None:
+def test_another_embedder_needs_a_rebuild(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("amber")
     index_dense([tmp_path / "a.txt"], tmp_path / "s", embedder=Letters())
     with pytest.raises(UserError, match="--rebuild"):
         index_dense([tmp_path / "a.txt"], tmp_path / "s", DenseOptions(embedder="other"), embedder=Letters())
-    os.environ["HF_HUB_OFFLINE"] = "1"
+
+
+def test_a_sentence_transformers_model_is_read_from_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    tokenizers = pytest.importorskip("tokenizers")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    words = tokenizers.models.WordLevel({"[UNK]": 0, "amber": 1, "birch": 2, "passage": 3}, unk_token="[UNK]")
+    tokenizer = tokenizers.Tokenizer(words)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    modules = pytest.importorskip("sentence_transformers.sentence_transformer.modules")
+    static = modules.StaticEmbedding(tokenizer, embedding_dim=16)
+    sentence_transformers.SentenceTransformer(modules=[static], device="cpu").save(str(tmp_path / "my-e5-model"))
+    model = open_embedder(str(tmp_path / "my-e5-model"))
+    same, prefixed = model.queries(["amber"])[0], model.passages(["amber"])[0]
+    assert model.dim == 16
+    assert np.linalg.norm(same) == pytest.approx(1, abs=1e-5)
+    assert not np.allclose(same, prefixed)
+    assert model.passages([]).shape == (0, 16)
     with pytest.raises(UserError, match="cannot be loaded"):
         _ = SentenceEmbedder(str(tmp_path / "no-model")).dim
 
@@ -321,7 +342,7 @@ def test_files_that_do_not_belong_together_or_have_changed_are_one_line(linked: 
         file.write('\n{"id": "8", "contents": "x"}')
     with pytest.raises(UserError, match="changed since"):
         SearchR1Index(linked / "s" / "search-r1", Letters())
-    with pytest.raises(UserError, match="8 vectors, but .* has 9 lines"):
+    with pytest.raises(UserError, match=r"8 vectors, but .* has 9 lines"):
         link(linked)
     (linked / "e5_Flat.index").write_bytes(b"no index")
     with pytest.raises(UserError, match="not an index that faiss reads"):
@@ -334,7 +355,7 @@ def test_files_that_do_not_belong_together_or_have_changed_are_one_line(linked: 
 def test_line_offsets_are_where_lines_begin(tmp_path: Path, text: str) -> None:
     (tmp_path / "f").write_text(text)
     offsets = line_offsets(tmp_path / "f")
-    lines = [text[a:b] for a, b in zip(offsets, offsets[1:], strict=False)]
+    lines = [text[a:b] for a, b in pairwise(offsets)]
     assert lines == text.splitlines(keepends=True)
 
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from vlagent.errors import PermanentError
 from vlagent.search.words import fold
 
-NAME = "aliases.sqlite"
+NAME = "wiki.sqlite"
 LONGEST = 6
 """Words of a name that is looked up."""
 MAX_WORDS = 64
