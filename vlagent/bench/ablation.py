@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +41,9 @@ class RunResult(Record):
     """What was started, in order; each can be started again by hand."""
     commit: str
     """Of the checkout that ran; `+` marks uncommitted changes."""
-    settings: dict[str, object] = Field(default_factory=dict)
+    config: str
+    """Digest of everything that decides the result."""
+    settings: dict[str, Any] = Field(default_factory=dict)
     """What the run changes in the base configuration."""
     steps: int
     core_s: float

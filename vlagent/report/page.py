@@ -53,7 +53,7 @@ def render_page(contents: RunContents) -> str:
         "selects": SELECTS,
         "facets": {name: contents.count(name) for name in ("outcome", *(name for name, _ in SELECTS))},
         "css": Markup(asset("page.css")),
-        **script_of(asset("page.js")),
+        **script_of(asset("theme.js") + asset("page.js")),
     }
     # the pictures are known only once the cards are rendered: they stand in a block after them
     cards = environment.get_template("cards.html").render(**body)

@@ -115,7 +115,7 @@ def render_training(run: Path) -> str:
         "selects": SELECTS,
         "facets": {name: contents.count(name) for name in ("outcome", *(name for name, _ in SELECTS))},
         "css": Markup(asset("page.css") + asset("charts.css")),
-        **script_of(asset("page.js") + asset("charts.js")),
+        **script_of(asset("theme.js") + asset("page.js") + asset("charts.js")),
     }
     cards = environment.get_template("cards.html").render(**body)
     charts = [chart.plain() for charts in sections.values() for chart in charts]

@@ -44,7 +44,7 @@ class Meter:
             self._bar.update(self._task, completed=done, description=words)
         elif time.monotonic() - self._said >= EVERY_S or done == self._total:
             self._said = time.monotonic()
-            self.say(f"step {done}/{self._total}  {words}  {_left(self._remaining(done))} left")
+            self.say(f"step {done}/{self._total}  {words}  {clock(self._remaining(done))} left")
 
     def words(self, values: dict[str, Any]) -> str:
         """What is shown of a step's metrics."""
@@ -62,7 +62,8 @@ class Meter:
         return spent / max(1, done - self._first) * (self._total - done)
 
 
-def _left(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """`1:02:03`"""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}"

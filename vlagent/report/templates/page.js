@@ -10,13 +10,6 @@
   const large = document.getElementById("large");
   let current = null;
 
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const setTheme = (on) => { root.dataset.theme = on ? "dark" : "light"; };
-  setTheme(dark.matches);
-  dark.addEventListener("change", () => setTheme(dark.matches));
-  const toggle = () => setTheme(root.dataset.theme !== "dark");
-  document.getElementById("theme").addEventListener("click", toggle);
-
   // articles are a1, a2, ... and addresses #t1, #t2, ...: the browser must not scroll to an article by itself
   const idOf = (link) => link.getAttribute("href").replace("#t", "a");
   const linkOfAddress = () => links.find((link) => link.getAttribute("href") === location.hash);
@@ -97,7 +90,6 @@
     if (event.target.closest("input[type=search], select")) return;
     if (event.key === "j") step(1);
     else if (event.key === "k") step(-1);
-    else if (event.key === "t") toggle();
     else if (event.key === "/") { event.preventDefault(); find.focus(); find.select(); }
   });
 

@@ -1,0 +1,1 @@
+"""Many small runs of reinforcement learning that differ in one thing, and what they show."""

@@ -1,0 +1,94 @@
+"""One run of an ablation on its way: its processes in order, what they used, and what is left after a kill."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from vlagent.files import append_jsonl, iter_jsonl
+from vlagent.train.ablate.config import AblateConfig
+from vlagent.train.ablate.plan import Job, command, eval_words, job_folder, resume_words, rl_folder, train_words
+from vlagent.train.ablate.processes import Child, Ended
+
+Stage = Literal["rl", "eval"]
+TRIES = 3
+"""Of one stage in one call, where something kills its process."""
+TRAINING = 0.85
+"""Share of a run's time that is its training."""
+
+
+@dataclass
+class Work:
+    """A job between its folders. SPENT holds a line when a process starts and one when it ends by itself."""
+
+    config: AblateConfig
+    job: Job
+    child: Child | None = None
+    stage: Stage | None = None
+    tries: int = 0
+    steps: int = 0
+    """Of its training."""
+    lines: list[dict[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.spent.exists():
+            self.lines = list(iter_jsonl(self.spent, ours=True))
+
+    @property
+    def folder(self) -> Path:
+        return job_folder(self.config, self.job)
+
+    @property
+    def spent(self) -> Path:
+        return self.folder / "spent.jsonl"
+
+    def next_stage(self) -> Stage | None:
+        """What has not ended well yet; None where all has."""
+        done = {line["stage"] for line in self.lines if line.get("code") == 0}
+        stages: tuple[Stage, ...] = ("rl", "eval") if self.job.trains else ("eval",)
+        return next((stage for stage in stages if stage not in done), None)
+
+    def left_s(self) -> float:
+        """Processor seconds that its training may still use."""
+        used = sum(line.get("core_s", 0.0) for line in self.lines if line["stage"] == "rl")
+        return self.config.limits.core_minutes * 60 - float(used)
+
+    def start(self, stage: Stage) -> None:
+        """Start the process of a stage, or go on where it was killed."""
+        self.tries = self.tries + 1 if stage == self.stage else 1
+        self.stage = stage
+        self._note({"stage": stage, "started": True})
+        self.child = Child(command(self._words(stage)), self.log, self.left_s() if stage == "rl" else None)
+
+    def _words(self, stage: Stage) -> list[str]:
+        if stage == "eval":
+            return eval_words(self.config, self.job)
+        begun = (rl_folder(self.config, self.job) / "config.json").exists()
+        return resume_words(self.config, self.job) if begun else train_words(self.config, self.job)
+
+    @property
+    def log(self) -> Path:
+        """What its processes said."""
+        return self.folder / "log.txt"
+
+    def ended(self, how: Ended) -> None:
+        """Keep what a process used."""
+        used = {"core_s": round(how.core_s, 2), "wall_s": round(how.wall_s, 2)}
+        self._note({"stage": str(self.stage), "code": how.code, **used})
+        self.child = None
+
+    def _note(self, line: dict[str, Any]) -> None:
+        self.lines.append(line)
+        append_jsonl(self.spent, line)
+
+    def step(self) -> int:
+        """Steps that its training has done."""
+        path = rl_folder(self.config, self.job) / "metrics.jsonl"
+        return max((int(line["step"]) for line in iter_jsonl(path, ours=True)), default=0) if path.exists() else 0
+
+    def share(self) -> float:
+        """How much of it is done, about."""
+        if self.next_stage() == "rl":
+            return TRAINING * min(1.0, self.step() / self.steps) if self.steps else 0.0
+        return TRAINING if self.job.trains else 0.0
