@@ -25,7 +25,9 @@ VERBS = {
     "stage0": "pre-train a tiny model: perception and copying",
     "report": "write the page of a run",
     "sft": "fine-tune a model on episodes",
-    "plan": "the memory that a fine-tuning run needs, by part (an estimate)",
+    "rl": "train a model by reinforcement learning",
+    "ablate": "run algorithms, data mixes and cold starts against each other, and say what differs",
+    "plan": "the memory that a training run needs, by part (an estimate)",
     "demo": "make a toy world, run policies through it, print the table",
     "doctor": "what is installed, reachable, missing, and the fix",
 }
