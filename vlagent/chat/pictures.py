@@ -16,8 +16,9 @@ Shown = tuple[ImageRef, tuple[int, int]]
 class DataUrls:
     """A bounded cache by (picture, view). One thread encodes a picture, others that need it wait."""
 
-    def __init__(self, max_bytes: int = 256 * 2**20) -> None:
-        self._max_bytes = max_bytes
+    def __init__(self, max_bytes: int = 256 * 2**20, *, lossless: bool = False) -> None:
+        """`lossless` is for policies: what they sample from must be what they are trained on, to the pixel."""
+        self._max_bytes, self._lossless = max_bytes, lossless
         self._size = 0
         self._kept: OrderedDict[Shown, str] = OrderedDict()
         self._busy: dict[Shown, threading.Lock] = {}
@@ -43,7 +44,7 @@ class DataUrls:
             found = self._look_up(shown)
             if found is not None:
                 return found
-            url = images.data_url(*shown)
+            url = images.data_url(*shown, lossless=self._lossless)
             self._keep(shown, url)
             return url
 

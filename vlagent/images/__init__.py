@@ -84,10 +84,10 @@ def encode(image: Image.Image, format: Literal["PNG", "JPEG"] = "PNG") -> bytes:
     return buffer.getvalue()
 
 
-def data_url(ref: ImageRef, size: tuple[int, int] | None = None) -> str:
-    """A picture as `data:image/...;base64,...` at (width, height) `size`."""
+def data_url(ref: ImageRef, size: tuple[int, int] | None = None, *, lossless: bool = False) -> str:
+    """A picture as `data:image/...;base64,...` at (width, height) `size`; small ones are `lossless` anyway."""
     image = load(ref, size)
-    kind: Literal["PNG", "JPEG"] = "PNG" if image.width * image.height <= PNG_PIXELS else "JPEG"
+    kind: Literal["PNG", "JPEG"] = "PNG" if lossless or image.width * image.height <= PNG_PIXELS else "JPEG"
     return f"data:image/{kind.lower()};base64,{base64.b64encode(encode(image, kind)).decode('ascii')}"
 
 
