@@ -34,12 +34,14 @@ from vlagent.search.picture_build import PictureOptions, index_images
 from vlagent.search.picture_index import PictureIndex
 from vlagent.toy.scene import draw_scene
 
-PICTURES = 520
+PICTURES = 500
 TARGETS = 120
 SIDE = 256
 STEP = 75
 """Two windows that differ by this much in both directions share (1 - 75 / 256) ** 2 < 1 / 2 of their area."""
-FLAT_QUERIES = 8
+FLATTEST = 6
+"""Grey levels by which a window must vary; the black around the retina does not."""
+FLAT_QUERIES = 6
 PAPER = 100_000
 _NAMES = """astronaut camera chelsea coffee rocket hubble_deep_field retina motorcycle_left immunohistochemistry
 cell coins moon brick grass gravel clock"""
@@ -109,7 +111,7 @@ def _windows() -> Iterator[tuple[str, Image.Image]]:
         for row, top in enumerate(range(0, photo.height - SIDE + 1, STEP)):
             for left in range(STEP * (row % 2), photo.width - SIDE + 1, 2 * STEP):
                 window = photo.crop((left, top, left + SIDE, top + SIDE))
-                if np.asarray(window.convert("L"), np.float32).std() > 12:
+                if np.asarray(window.convert("L"), np.float32).std() > FLATTEST:
                     yield f"{name}_{left}_{top}", window
 
 

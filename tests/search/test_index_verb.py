@@ -1,9 +1,15 @@
+import json
+import re
 from pathlib import Path
 
+import faiss
 import pytest
 
 from tests.search.files import photo
+from tests.search.wiki_dump import write_dump
 from vlagent.cli.main import main
+from vlagent.search.dense_embedders import StaticEmbedder
+from vlagent.search.open import open_passages
 
 
 @pytest.fixture
@@ -44,6 +50,16 @@ def test_unreadable_files_are_listed_at_the_end_and_are_no_error(
         (["text", ".", "s", "--titles", "t.jsonl"], "only for pictures"),
         (["text", ".", "s", "--passage-words", "2"], "passage_words = 2"),
         (["text", ".", "a.txt/s"], "cannot be written"),
+        (["text", ".", "s", "--embedder", "static"], "only for dense and search-r1"),
+        (["text", ".", "s", "--shards", "0"], "shards = 0"),
+        (["dense", ".", "s", "--shards", "2"], "only for text and wiki"),
+        (["dense", ".", "s", "--passage-words", "2"], "passage_words = 2"),
+        (["wiki", "a.txt", "b.pdf", "s"], "one dump is expected"),
+        (["wiki", "a.txt", "s", "--namespaces", "x"], "--namespaces x"),
+        (["wiki", "a.txt", "s", "--workers", "1"], "not a MediaWiki export"),
+        (["search-r1", "a.txt", "s"], "give the corpus"),
+        (["search-r1", "a.txt", "b.pdf", "s"], "unpacked .jsonl"),
+        (["semantic", "a.txt", "s"], "no picture to index"),
     ],
 )
 def test_a_users_mistake_is_one_line(
@@ -65,5 +81,30 @@ def test_options_of_the_verb_reach_the_index(mixed: Path, capsys: pytest.Capture
     assert int(said.out.split(": ")[1].split()[0]) > 15
     main(["index", "text", str(mixed), str(mixed.parent / "s2"), "--max-mb", "0.001"])
     assert "long.txt: larger than 0.001 MB" in capsys.readouterr().err
+    main(["index", "text", str(mixed), str(mixed.parent / "s4"), "--shards", "3"])
+    assert len(list((mixed.parent / "s4" / "text").glob("tantivy*"))) == 3
+    capsys.readouterr()
     (mixed / "t.jsonl").write_text('{"file": "p.png", "title": "x"}\n{"file": 3}')
     assert main(["index", "images", str(mixed), str(mixed.parent / "s3"), "--titles", str(mixed / "t.jsonl")]) == 2
+
+
+def test_dense_wiki_and_search_r1_indexes_are_made_and_opened(mixed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = mixed.parent
+    assert main(["index", "dense", str(mixed), str(folder / "d"), "--vectors", "flat"]) == 0
+    assert "d/dense: 1 passages of 1 files (1 added)" in capsys.readouterr().out
+    assert open_passages(folder / "d").passages(["walrus"], 1)[0][0].text == "A walrus."
+    write_dump(folder / "w.xml.bz2", pages=12, sections=1)
+    assert main(["index", "wiki", str(folder / "w.xml.bz2"), str(folder / "w"), "--workers", "1", "--shards", "2"]) == 0
+    said = capsys.readouterr()
+    assert "12 pages and 3 redirects became" in said.out
+    assert re.search(r"100.0 % read, 12 pages, \d+ passages, \d+ pages/s, 0:00:00 left", said.err)
+    index = faiss.IndexFlatIP(256)
+    corpus = folder / "w" / "wiki" / "passages-00000.jsonl"
+    lines = corpus.read_text().splitlines()
+    index.add(StaticEmbedder().passages([json.loads(line)["contents"] for line in lines]))
+    faiss.write_index(index, str(folder / "e5_Flat.index"))
+    words = ["index", "search-r1", str(corpus), str(folder / "e5_Flat.index"), str(folder / "r")]
+    assert main([*words, "--embedder", "static"]) == 0
+    assert f"{len(lines)} passages" in capsys.readouterr().out
+    contents = json.loads(lines[3])["contents"]
+    assert open_passages(folder / "r").passages([contents], 1)[0][0].contents == contents

@@ -277,3 +277,34 @@ def test_progress_ends_with_everything_done(docs: Path, tmp_path: Path) -> None:
     index_text([docs], tmp_path / "s", progress=lambda *now: told.append(now))
     assert told[0][:2] == (0, 7)
     assert told[-1] == (7, 7, "")
+
+
+def test_shards_find_what_one_part_finds_and_are_filled_about_equally(tmp_path: Path) -> None:
+    rows = [{"id": i, "contents": f"T{i}\ncommon word{i % 50} number{i}"} for i in range(400)]
+    (tmp_path / "c.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    for i in range(40):
+        (tmp_path / f"f{i}.txt").write_text(f"common single{i}")
+    index_text([tmp_path], tmp_path / "one")
+    index_text([tmp_path], tmp_path / "four", TextOptions(shards=4))
+    one, four = (TextIndex(tmp_path / name / "text", per_document=999) for name in ("one", "four"))
+    assert len(one) == len(four) == 440
+    assert all(int(shard.searcher().num_docs) > 4 for shard in four._shards)
+    for query in ("number7", "single3", "word11"):
+        found = [sorted(hit.text for hit in index.find(TextQuery(text=query, top_k=8))) for index in (one, four)]
+        assert found[0] == found[1] != []
+    (tmp_path / "f3.txt").unlink()
+    assert index_text([tmp_path], tmp_path / "four", TextOptions(shards=4)).removed == 1
+    assert TextIndex(tmp_path / "four" / "text").find(TextQuery(text="single3")) == []
+    with pytest.raises(UserError, match="--rebuild"):
+        index_text([tmp_path], tmp_path / "four", TextOptions(shards=2))
+
+
+def test_a_long_corpus_is_spread_over_the_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vlagent.search.text_build.BLOCK", 10)
+    (tmp_path / "c.jsonl").write_text("\n".join(json.dumps({"contents": f"T{i}\nword{i}"}) for i in range(90)))
+    index_text([tmp_path / "c.jsonl"], tmp_path / "s", TextOptions(shards=3, commit_every=20))
+    index = TextIndex(tmp_path / "s" / "text")
+    assert [int(shard.searcher().num_docs) for shard in index._shards] == [30, 30, 30]
+    (tmp_path / "c.jsonl").write_text(json.dumps({"contents": "T\nonly"}))
+    index_text([tmp_path / "c.jsonl"], tmp_path / "s", TextOptions(shards=3))
+    assert len(TextIndex(tmp_path / "s" / "text")) == 1

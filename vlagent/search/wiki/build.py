@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from itertools import islice
 from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
@@ -119,6 +120,8 @@ def index_wiki(
     options, started = options or WikiOptions(), time.monotonic()
     if options.words < 10:
         raise UserError(f"words = {options.words}: at least 10")
+    if find_spec("mwparserfromhell") is None:
+        raise UserError("index wiki needs mwparserfromhell: pip install 'vlagent[wiki]'")
     if not dump.is_file():
         raise UserError(f"{shown(dump)}: no such file")
     folder = search / "wiki"
