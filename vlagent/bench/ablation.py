@@ -37,6 +37,8 @@ class RunResult(Record):
     mix: str
     start: str
     seed: int
+    order: int = 0
+    """Of its cell among those of the ablation, for tables."""
     commands: tuple[str, ...]
     """What was started, in order; each can be started again by hand."""
     commit: str
@@ -150,7 +152,7 @@ def analyse(results: Sequence[RunResult], *, seed: int = 0) -> Analysis:
     if not results:
         raise UserError("no run is finished yet, so there is nothing to compare")
     by_cell: dict[Cell, list[RunResult]] = {}
-    for result in sorted(results, key=lambda result: result.seed):
+    for result in sorted(results, key=lambda result: (result.order, result.cell, result.seed)):
         by_cell.setdefault(result.cell, []).append(result)
     before = {cell[2]: runs for cell, runs in by_cell.items() if cell[0] == BEFORE}
     trained = {cell: runs for cell, runs in by_cell.items() if cell[0] != BEFORE}

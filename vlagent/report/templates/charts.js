@@ -27,8 +27,8 @@
     const raw = (high - low) / count;
     const power = 10 ** Math.floor(Math.log10(raw));
     const step = [1, 2, 2.5, 5, 10].map((f) => f * power).find((s) => s >= raw * 0.999);
-    const found = [];
-    for (let at = Math.ceil(low / step - 1e-9) * step; at <= high + step * 1e-6; at += step) found.push(Number(at.toPrecision(10)));
+    const first = Math.ceil(low / step - 1e-9), last = Math.floor(high / step + 1e-6);
+    const found = Array.from({ length: Math.min(50, last - first + 1) }, (_, i) => Number(((first + i) * step).toPrecision(10)));
     return found;
   }
 
@@ -53,6 +53,8 @@
     for (const [x] of chart.marks) xs.push(x);
     let [x0, x1, y0, y1] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
     if (!ys.length) [y0, y1] = [0, 1];
+    // equal but for rounding
+    if (y1 - y0 < 1e-9 * Math.max(Math.abs(y0), Math.abs(y1))) y1 = y0;
     if (x0 === x1) { x0 -= 1; x1 += 1; }
     if (y0 >= 0 && y0 < 0.5 * y1) y0 = 0;
     else if (y0 !== y1) y0 -= 0.05 * (y1 - y0);

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vlagent.bench.ablation import BEFORE
+from vlagent.bench.ablation import BEFORE, Cell
 from vlagent.config import load_config
 from vlagent.errors import UserError
 from vlagent.train.ablate.config import AblateConfig, PrepareConfig
@@ -39,16 +39,23 @@ class Job:
     def trains(self) -> bool:
         return self.arm != BEFORE
 
+    @property
+    def cell(self) -> Cell:
+        return self.arm, self.mix, self.start
+
+
+def cells_of(config: AblateConfig) -> list[Cell]:
+    """What is compared, each once, in the order of the grid."""
+    cells = [(arm, mix, start) for g in config.grid for arm in g.arms for mix in g.mixes for start in g.starts]
+    return list(dict.fromkeys(cells))
+
 
 def jobs_of(config: AblateConfig) -> list[Job]:
     """Cold starts first, then seed after seed: what is there when it is stopped early is balanced."""
-    cells = [
-        (arm, mix, start) for grid in config.grid for arm in grid.arms for mix in grid.mixes for start in grid.starts
-    ]
-    unique = list(dict.fromkeys(cells))
-    starts = dict.fromkeys(start for _, _, start in unique)
+    cells = cells_of(config)
+    starts = dict.fromkeys(start for _, _, start in cells)
     before = [Job(BEFORE, NO_MIX, start, config.evaluation.seed) for start in starts]
-    return before + [Job(*cell, seed) for seed in config.seeds for cell in unique]
+    return before + [Job(*cell, seed) for seed in config.seeds for cell in cells]
 
 
 def changes_of(config: AblateConfig, job: Job) -> dict[str, Any]:

@@ -14,7 +14,17 @@ from vlagent.bench.runs import read_samples
 from vlagent.errors import UserError
 from vlagent.files import iter_jsonl, read_records
 from vlagent.train.ablate.config import AblateConfig
-from vlagent.train.ablate.plan import Job, changes_of, digest_of, eval_folder, eval_words, rl_folder, shown, train_words
+from vlagent.train.ablate.plan import (
+    Job,
+    cells_of,
+    changes_of,
+    digest_of,
+    eval_folder,
+    eval_words,
+    rl_folder,
+    shown,
+    train_words,
+)
 from vlagent.train.rl.metrics import kind_of, redundant_calls
 from vlagent.types import EvalRow, Outcome, Trajectory
 
@@ -45,6 +55,7 @@ def collect(config: AblateConfig, job: Job, spent: Sequence[dict[str, Any]]) -> 
         mix=job.mix,
         start=job.start,
         seed=job.seed,
+        order=cells_of(config).index(job.cell) if job.trains else -1,
         commands=tuple(shown(each) for each in (*words, eval_words(config, job))),
         commit=commit(),
         config=digest_of(config, job),
