@@ -9,6 +9,7 @@ never a wrong answer (`--no-fail-on-error` goes on with the others); no verdict 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -146,12 +147,17 @@ def _told(played: Trajectory) -> list[ChatMessage]:
 @scorer(metrics=[accuracy(), stderr(cluster=CLUSTER)])
 def rules(judge: str | None = None) -> Scorer:
     """Our rules, then the judge that is named (a model of Inspect's, or `grader` for its grader role)."""
-    model = None if judge is None else get_model(role="grader") if judge == "grader" else get_model(judge)
-    ours = Judge(InspectChat(model, sampling=True)) if model else None
+
+    @functools.cache
+    def marker() -> Judge | None:
+        """Made once the evaluation runs: its roles are not known before."""
+        if judge is None:
+            return None
+        return Judge(InspectChat(get_model(role="grader") if judge == "grader" else get_model(judge), sampling=True))
 
     async def score(state: TaskState, target: Target) -> Score:  # noqa: ARG001 - the signature is Inspect's
         played = _played(state)
-        scored = await outcome_of(Sample.model_validate(state.metadata[KEPT]), played, ours)
+        scored = await outcome_of(Sample.model_validate(state.metadata[KEPT]), played, marker())
         if scored.outcome is Outcome.FAILED:
             raise ServiceError("judge", scored.why)
         if scored.outcome is Outcome.UNSCORED:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 
 from tests.bench.suites.items import KNOWLEDGE, PALETTE, PERCEPTION, Item
 from tests.bench.suites.published import PUBLISHED, released
@@ -52,31 +53,34 @@ class Observer:
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         asked = next(message for message in request.messages if message.role == "user").text
-        number = int(re.findall(r"thing (\d+)\?", asked)[0])
-        item = next(each for each in self.items if each.number == number)
-        if item.plant == "down":
-            raise TransientError("model", "the endpoint is down")
         turn = sum(message.role == "assistant" for message in request.messages)
-        return ChatReply(self._turn(turn, request, asked, item))
-
-    def _turn(self, turn: int, request: ChatRequest, asked: str, item: Item) -> str:
-        if turn == 0:
-            return CROP
-        crop = [part for message in request.messages for part in message.parts if isinstance(part, ImagePart)][1]
-        colour = colour_of(crop)
-        options = dict(re.findall(rf"(?m)^\(?([A-E])[).] ({'|'.join(PALETTE)})$", asked))
-        if options:
-            letter = next(letter for letter, text in options.items() if text == colour)
-            return ANSWER % (f"{letter} or D" if item.plant == "both" else letter)
-        if turn == 1:
-            return CALL % ("text_search", f'{{"query": "{colour} thing {item.number}"}}')
-        found = re.search(r"It is (.+?)\.", request.messages[-1].text)
-        return ANSWER % (found[1] if found else "unknown")
+        seen = [part for message in request.messages for part in message.parts if isinstance(part, ImagePart)]
+        crop = images.load(seen[1].ref) if turn > 0 else None
+        return ChatReply(write(self.items, asked, turn, crop, request.messages[-1].text))
 
 
-def colour_of(part: ImagePart) -> str:
+def write(items: Sequence[Item], asked: str, turn: int, crop: Image.Image | None, last: str) -> str:
+    """The observer's next turn, from the question, the crop and the last observation alone."""
+    number = int(re.findall(r"thing (\d+)\?", asked)[0])
+    plant = next(item.plant for item in items if item.number == number)
+    if plant == "down":
+        raise TransientError("model", "the endpoint is down")
+    if crop is None:
+        return CROP
+    colour = colour_of(crop)
+    options = dict(re.findall(rf"(?m)^\(?([A-E])[).] ({'|'.join(PALETTE)})$", asked))
+    if options:
+        letter = next(letter for letter, text in options.items() if text == colour)
+        return ANSWER % (f"{letter} or D" if plant == "both" else letter)
+    if turn == 1:
+        return CALL % ("text_search", f'{{"query": "{colour} thing {number}"}}')
+    found = re.search(r"It is (.+?)\.", last)
+    return ANSWER % (found[1] if found else "unknown")
+
+
+def colour_of(picture: Image.Image) -> str:
     """The colour of the palette that is nearest to a picture's mean."""
-    mean = np.asarray(images.load(part.ref), dtype=float).mean(axis=(0, 1))
+    mean = np.asarray(picture.convert("RGB"), dtype=float).mean(axis=(0, 1))
     return min(PALETTE, key=lambda name: float(np.abs(mean - PALETTE[name]).sum()))
 
 
