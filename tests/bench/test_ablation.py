@@ -143,7 +143,7 @@ def test_a_ratio_that_was_always_one_and_the_factor_are_said() -> None:
     analysis = analyse([result("bn_gspo", 1, "10", curves=curves), result("gspo", 1, "10")])
     said = " ".join(verdicts(analysis))
     assert "In bn_gspo the importance ratio was identically 1" in said
-    assert "one factor, 1.30 on average, at 0.70 of the groups teaching" in said
+    assert "by one factor, at the share of groups that teach, on average: bn_gspo 1.30 at 0.70." in said
 
 
 def test_the_papers_order_stands_beside_ours_with_what_is_resolved() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from vlagent.bench.ablation import Analysis, Cell, CellSummary, Contrast
 from vlagent.bench.published import published
-from vlagent.bench.student import PairedT, Spread
+from vlagent.bench.student import PairedT
 
 ONE = 0.999
 """Share of ratios from which on they are called identically 1."""
@@ -20,6 +20,15 @@ def cell_name(cell: Cell, analysis: Analysis) -> str:
     several = [len({cell[i] for cell in cells}) > 1 for i in range(3)]
     words = [part for part, wanted in zip(cell, several, strict=True) if wanted]
     return ", ".join(words) or cell[0]
+
+
+def pair_names(contrast: Contrast, analysis: Analysis) -> tuple[str, str, str]:
+    """(first, second, what both share): `gspo`, `bn_gspo`, ` (hybrid)`."""
+    place = ("arm", "mix", "start").index(contrast.by)
+    cells = [each.cell for each in analysis.cells]
+    several = [len({cell[i] for cell in cells}) > 1 and i != place for i in range(3)]
+    shared = ", ".join(part for part, wanted in zip(contrast.first, several, strict=True) if wanted)
+    return contrast.first[place], contrast.second[place], f" ({shared})" if shared else ""
 
 
 def points(value: float, *, sign: bool = True) -> str:
@@ -42,18 +51,16 @@ def verdicts(analysis: Analysis) -> list[str]:
 
 def contrast_words(contrast: Contrast, analysis: Analysis) -> str:
     """What one contrast shows."""
-    first, second = (cell_name(cell, analysis) for cell in (contrast.first, contrast.second))
+    first, second, shared = pair_names(contrast, analysis)
+    if contrast.verdict == "identical":
+        return f"{second} against {first}{shared}: every run gave the same answers; there is nothing to tell apart."
     found = contrast.seeds
     measured = (
         f"{points(found.mean)} points (95 % over {found.n} {'seed' if found.n == 1 else 'seeds'} "
         f"{interval_words(found.interval)}; over questions {interval_words(contrast.questions)})"
     )
-    head = f"{second} against {first}: {measured}."
-    if contrast.verdict == "identical":
-        return f"{second} against {first}: every run gave the same answers; there is nothing to tell apart."
-    if contrast.verdict in ("first", "second"):
-        return f"{head} {second if contrast.verdict == 'second' else first} is better."
-    return f"{head} {_seen(contrast)}"
+    better = {"first": f"{first} is better.", "second": f"{second} is better."}
+    return f"{second} against {first}{shared}: {measured}. {better.get(contrast.verdict) or _seen(contrast)}"
 
 
 def _seen(contrast: Contrast) -> str:
@@ -79,33 +86,44 @@ def same_update_notes(analysis: Analysis) -> list[str]:
             f"In {names} the importance ratio was identically 1 (one optimizer step a rollout batch), so neither clip "
             "nor ratio level could act: at equal aggregation GRPO and GSPO compute the same update there."
         )
-    for cell in analysis.cells:
-        if "bn/factor" in cell.means and "bn/p" in cell.means:
-            notes.append(
-                f"{cell_name(cell.cell, analysis)}: batch normalisation multiplied all advantages of a step by one "
-                f"factor, {cell.means['bn/factor']:.2f} on average, at {cell.means['bn/p']:.2f} of the groups teaching."
-            )
+    factors = [
+        f"{cell_name(cell.cell, analysis)} {cell.means['bn/factor']:.2f} at {cell.means['bn/p']:.2f}"
+        for cell in analysis.cells
+        if "bn/factor" in cell.means and "bn/p" in cell.means
+    ]
+    if factors:
+        notes.append(
+            "Batch normalisation multiplied all advantages of a step by one factor, at the share of groups that "
+            f"teach, on average: {', '.join(factors)}."
+        )
     return notes
 
 
 def paper_words(analysis: Analysis) -> list[str]:
-    """The paper's order beside ours."""
+    """The paper's order and its mixes beside ours."""
+    ablation = published()["ablation"]
     said = []
     arms = _best_of(analysis, ("grpo", "gspo", "bn_gspo"))
-    if len(arms) == 3:
+    if arms:
+        theirs = ", ".join(f"{row['method']} {row['mmsearch']:.1f}" for row in ablation["algorithms"])
         ours = " < ".join(f"{cell.arm} {points(cell.success.mean, sign=False)}" for cell in arms)
-        clear = [c for c in _between(analysis, arms) if c.verdict in ("first", "second")]
-        how = f"{len(clear)} of {len(_between(analysis, arms))} of these differences are resolved" if arms else ""
+        between = _between(analysis, arms)
+        clear = sum(contrast.verdict in ("first", "second") for contrast in between)
         said.append(
-            "The paper's table 3 (7B, one run each) has GRPO 50.9, GSPO 53.8, BN-GSPO 56.7 on MMSearch, and GSPO below "
-            f"GRPO on V* and HR-Bench. Here, in a toy world: {ours}; {how}."
+            f"The paper's table 3 (7B, one run each) has {theirs} on MMSearch, and GSPO below GRPO on V* and HR-Bench. "
+            f"Here, in a toy world: {ours}; {clear} of {len(between)} of these differences are resolved."
         )
-    mixes = {cell.mix: cell for cell in analysis.cells if cell.gain_kinds}
-    if "perception" in mixes:
-        gains = ", ".join(f"{kind} {points(gain.mean)}" for kind, gain in mixes["perception"].gain_kinds.items())
+    alone = [cell for cell in analysis.cells if cell.mix == "perception" and cell.gain_kinds]
+    if alone:
+        rows = {_mix_name(row): row for row in ablation["data_mix"]}
+        theirs = ", ".join(
+            f"{title} {rows['before RL'][name]:.2f} to {rows['perception'][name]:.2f}"
+            for name, title in (("mmsearch", "MMSearch"), ("hr_mmsearch", "HR-MMSearch"))
+        )
+        gains = ", ".join(f"{kind} {points(gain.mean)}" for kind, gain in alone[0].gain_kinds.items())
         said.append(
             "The paper's text says that perception-only training drops search scores; its table 4 shows small gains "
-            f"(MMSearch 53.80 to 54.09, HR-MMSearch 29.80 to 33.11). Here perception-only training changed: {gains}."
+            f"({theirs}). Here perception-only training changed: {gains}."
         )
     return said
 
@@ -201,10 +219,10 @@ CONTRAST_HEAD = (
 
 def contrast_row(contrast: Contrast, analysis: Analysis) -> list[str]:
     """One contrast of the table."""
-    first, second = (cell_name(cell, analysis) for cell in (contrast.first, contrast.second))
+    first, second, shared = pair_names(contrast, analysis)
     named = {"second": f"{second} better", "first": f"{first} better", "none": "none found"}
     return [
-        f"{second} against {first}",
+        f"{second} against {first}{shared}",
         points(contrast.seeds.mean),
         interval_words(contrast.seeds.interval),
         interval_words(contrast.questions),
@@ -240,8 +258,3 @@ _MIXES = ("mmsearch", "hr_mmsearch", "vstar")
 def _mix_name(row: dict[str, Any]) -> str:
     names = [name for name in ("search", "perception") if row[name]]
     return "hybrid" if len(names) == 2 else names[0] if names else "before RL"
-
-
-def spread_words(value: Spread) -> str:
-    """`62.1 (58.0 to 66.2)`, in %."""
-    return f"{points(value.mean, sign=False)} ({interval_words(value.interval, sign=False)})"
