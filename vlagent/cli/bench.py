@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import os
 import sys
 from pathlib import Path
 
 from rich.table import Table
 
-from vlagent.bench.suites import SUITES, Layout, data_folder, names_in, resolve_suites, sets_to_check
+from vlagent.bench.suites import SUITES, Layout, data_folder, load_target, names_in, resolve_suites, sets_to_check
 from vlagent.bench.suites.registry import LAYOUTS, RELEASED
+from vlagent.bench.table import summary_table
+from vlagent.chat.open import open_chat
 from vlagent.cli.terminal import console_for, one_line, to_json
 from vlagent.data.check import DataCheck, check, row_sets
 from vlagent.data.fetch import Wanted, fetch
 from vlagent.errors import UserError
+from vlagent.rewards.judge import Judge
 
 HELP = "list, fetch and check the published evaluation sets"
 EPILOG = """examples:
@@ -38,6 +43,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     checking.add_argument("target", help="SUITE[,SUITE...], a manifest, entries of one, or rows")
     checking.add_argument("--data", metavar="DIR", help="folder with the suites' files (VLAGENT_DATA)")
     add_check_arguments(checking)
+    exporting = verbs.add_parser("export", help="write data for another harness")
+    exporting.add_argument("form", choices=("vlmevalkit", "lmms-eval"), help="a TSV, or a task directory")
+    exporting.add_argument("target", help="SUITE[,SUITE...], a manifest, entries of one, or rows")
+    exporting.add_argument("out", type=Path, metavar="OUT", help="the .tsv, or the folder of tasks")
+    exporting.add_argument("--data", metavar="DIR", help="folder with the suites' files (VLAGENT_DATA)")
+    exporting.add_argument("--limit", type=int, metavar="N", help="first N questions of each data set")
+    importing = verbs.add_parser("import", help="score what VLMEvalKit predicted, as a run")
+    importing.add_argument("predictions", type=Path, help=".xlsx, .tsv, .csv, .json or .jsonl with `prediction`")
+    importing.add_argument("target", help="what was exported: SUITE[,SUITE...], a manifest, entries of one, or rows")
+    importing.add_argument("--run", type=Path, metavar="DIR", required=True, help="run folder to write")
+    importing.add_argument("--data", metavar="DIR", help="folder with the suites' files (VLAGENT_DATA)")
+    importing.add_argument("--limit", type=int, metavar="N", help="first N questions of each data set")
+    importing.add_argument("--judge-model", help="judge of open answers (default: rules alone)")
+    importing.add_argument("--judge-base-url", help="its endpoint (LLM_JUDGE_URL)")
 
 
 def add_fetch_arguments(parser: argparse.ArgumentParser) -> None:
@@ -147,4 +166,35 @@ def _print_findings(report: DataCheck, limit: int) -> None:
         print(f"nothing found ({report.pictures} pictures looked at)")
 
 
-VERBS = {"list": _list, "fetch": fetch_suites, "check": check_data}
+def _export(args: argparse.Namespace) -> int:
+    samples = load_target(args.target, data_folder(args.data), limit=args.limit, warn=_warn)
+    out = args.out.expanduser()
+    if args.form == "vlmevalkit":
+        from vlagent.integrations.vlmevalkit import export_tsv
+
+        print(f"{export_tsv(samples, out)}: {len(samples)} questions")
+        return 0
+    from vlagent.integrations.lmms_eval import export_task
+
+    name = "_".join(dict.fromkeys(sample.source for sample in samples))
+    task = export_task(samples, out, name)
+    print(f"{task}: {len(samples)} questions; lmms_eval --include_path {out} --tasks {task.name}")
+    return 0
+
+
+def _import(args: argparse.Namespace) -> int:
+    from vlagent.integrations.vlmevalkit import import_predictions
+
+    samples = load_target(args.target, data_folder(args.data), limit=args.limit, warn=_warn)
+    url = args.judge_base_url or os.environ.get("LLM_JUDGE_URL")
+    judge = Judge(open_chat(args.judge_model, url)) if args.judge_model else None
+    summary = asyncio.run(import_predictions(args.predictions, samples, args.run, judge))
+    console_for(sys.stdout).print(summary_table(summary))
+    return 0
+
+
+def _warn(text: str) -> None:
+    print(f"vlagent: {one_line(text)}", file=sys.stderr)
+
+
+VERBS = {"list": _list, "fetch": fetch_suites, "check": check_data, "export": _export, "import": _import}
