@@ -15,8 +15,11 @@ _BLOCKS = frozenset(_BLOCK_TAGS.split())
 _UNSEEN = ("script", "style", "noscript", "template", "svg", "head")
 
 
-def page_text(html: str) -> tuple[str, str]:
-    """Title and readable text of a page; either may be empty. Never raises on malformed markup."""
+def page_text(html: str, *, share: float = 0.4) -> tuple[str, str]:
+    """Title and readable text of a page; either may be empty. Never raises on malformed markup.
+
+    The main text is taken where it is at least this `share` of all visible letters.
+    """
     try:
         parser = HTMLParser(encoding="utf-8", huge_tree=True)
         tree = document_fromstring(html.encode("utf-8", "replace"), parser=parser)
@@ -25,7 +28,7 @@ def page_text(html: str) -> tuple[str, str]:
     title = " ".join((tree.findtext(".//title") or tree.findtext(".//h1") or "").split())
     main = trafilatura.extract(html, favor_recall=True, include_comments=False, include_tables=True) or ""
     everything = _visible(tree)
-    enough = len(main) >= 0.4 * len(everything)
+    enough = len(main) >= share * len(everything)
     return title, main.replace("\n", "\n\n") if enough else everything
 
 

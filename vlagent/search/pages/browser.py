@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from collections.abc import Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
@@ -29,10 +30,12 @@ _FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--disable-features=OptimizationHints,MediaRouter,DialMediaRouteProvider",
     "--no-first-run",
 )
 """Nothing past the proxy: no look-ups of its own, no UDP, no loopback short cut."""
 _UNSEEN = frozenset({"image", "media", "font", "stylesheet"})
+_CLOSE_S = 3.0
 _QUIET_S = 2.5
 """How long scripts may go on loading before the page is taken as it is."""
 
@@ -42,12 +45,17 @@ class _Browser:
     """A running browser."""
 
     handle: Any
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when it ends, by itself or by ours."""
     used: int = 0
     busy: int = 0
 
+    def __post_init__(self) -> None:
+        self.handle.on("disconnected", lambda _: self.gone.set())
+
     @property
     def alive(self) -> bool:
-        return bool(self.handle.is_connected())
+        return bool(self.handle.is_connected()) and not self.gone.is_set()
 
 
 class Browsers:
@@ -110,7 +118,7 @@ class Browsers:
         browser = await self._chosen()
         browser.busy += 1
         try:
-            return await self._read(browser, url)
+            return await _unless(browser.gone, self._read(browser, url))
         except _error_type() as error:
             if not browser.alive or "has been closed" in str(error) or "Connection closed" in str(error):
                 raise _Died from error
@@ -180,8 +188,8 @@ class Browsers:
             _refuse(url, response)
             return Fetched(page.url, 200, "text/html", "utf-8", html.encode()[: self._config.max_bytes])
         finally:
-            with suppress(_error_type()):
-                await context.close()
+            if browser.alive:
+                await _closed(context)
 
 
 class _Died(Exception):
@@ -225,8 +233,24 @@ def _not_started(error: Exception) -> UserError:
 
 
 async def _closed(handle: Any) -> None:
-    with suppress(_error_type()):
-        await handle.close()
+    """Close a context or a browser; one that is dead may never answer."""
+    with suppress(_error_type(), TimeoutError):
+        async with asyncio.timeout(_CLOSE_S):
+            await handle.close()
+
+
+async def _unless(gone: asyncio.Event, work: Coroutine[Any, Any, Fetched]) -> Fetched:
+    """The work's outcome, or `_Died`: what was asked of a browser that dies is not always answered."""
+    working, dying = asyncio.ensure_future(work), asyncio.ensure_future(gone.wait())
+    try:
+        await asyncio.wait((working, dying), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise _Died
+        return working.result()
+    finally:
+        dying.cancel()
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
 
 
 async def _start_driver() -> Any:

@@ -1,4 +1,4 @@
-"""Bytes of a page to text: byte order mark, what the server says, what the page says, UTF-8, then detection."""
+"""Bytes of a page to text: byte order mark, UTF-8 where it fits, what server and page say, then detection."""
 
 from __future__ import annotations
 
@@ -27,11 +27,21 @@ def decoded(data: bytes, declared: str | None = None) -> str:
     for mark, name in _MARKS:
         if data.startswith(mark):
             return data.decode(name, "replace")
+    if b"\0" not in data[:1024] and (text := _utf8(data)) is not None:
+        return text
     for label in _labels(data, declared):
         text = data.decode(label, "replace")
         if text.count("\ufffd") <= len(text) // 200:
             return text
     return _detected(data)
+
+
+def _utf8(data: bytes) -> str | None:
+    """Bytes that happen to be UTF-8 are UTF-8, whatever is declared; the last letter may be cut."""
+    try:
+        return codecs.getincrementaldecoder("utf-8")().decode(data)
+    except UnicodeDecodeError:
+        return None
 
 
 def _labels(data: bytes, declared: str | None) -> Iterator[str]:

@@ -12,6 +12,8 @@ from vlagent.search.pages.encoding import decoded
 _HTML = ("text/html", "application/xhtml+xml", "application/xml", "text/xml")
 _THIN = 200
 """Characters: a page with scripts and less text than this is a shell that scripts would fill."""
+_MAIN_SHARE = 0.1
+"""Pages of the web are menus and notices for the greater part; files that are indexed are not."""
 _MOUNT = re.compile(
     r"""<(?:div|main|section|app-root|body)[^>]*\bid=["'](?:root|app|__next|__nuxt|svelte|gatsby|react-root)[^"']*["']"""
     r"|<app-root|<noscript[^>]*>[^<]*(?:<(?!/noscript)[^<]*)*?javascript",
@@ -51,7 +53,7 @@ def _looks_like_html(data: bytes) -> bool:
 
 
 def _html(html: str, max_chars: int) -> Extracted:
-    title, text = page_text(html)
+    title, text = page_text(html, share=_MAIN_SHARE)
     text = text.strip()[:max_chars]
     shell = len(text) < _THIN and "<script" in html.lower() and (not text or bool(_MOUNT.search(html)))
     return Extracted(title, text, shell)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -91,12 +92,14 @@ class Guard:
     def _check_host(self, name: str, port: int) -> None:
         if self._is_exempt(name, port):
             return
-        if not name:
-            raise Blocked("page", "the address names no host")
+        if not re.fullmatch(r"[\w.:-]+", name):
+            raise Blocked("page", "the address names no host" if not name else f"{name!r} is no host")
         if port not in self._ports and not self._in_allowed_network(name):
             raise Blocked("page", f"port {port} of {name} is not read")
         if any(name == inward or name.endswith(f".{inward}") for inward in _INWARD_NAMES):
             raise Blocked("page", f"{name} is a name inside a private network")
+        if _is_address(name):
+            self._check_address(name, name)
 
     def _check_address(self, name: str, address: str) -> None:
         if not is_public(address) and not self._in_allowed_network(address):
@@ -111,6 +114,14 @@ class Guard:
         except ValueError:
             return False
         return any(found in network for network in self._networks if network.version == found.version)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _name(host: str) -> str:

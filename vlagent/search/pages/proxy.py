@@ -60,8 +60,8 @@ class CheckingProxy:
         self._open.add(task)
         try:
             await self._handle(reader, writer)
-        except _BROKEN:
-            pass  # the browser or the site went away: nobody to tell
+        except (*_BROKEN, asyncio.CancelledError):
+            pass  # the browser or the site went away, or we close: nobody to tell
         finally:
             self._open.discard(task)
             writer.close()

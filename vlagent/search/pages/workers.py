@@ -50,8 +50,8 @@ class Workers:
         if self._loop is not asyncio.get_running_loop():
             return
         for worker in idle:
-            if worker.stdin:
-                worker.stdin.close()
+            if worker.returncode is None:
+                worker.kill()
         await asyncio.gather(*(worker.wait() for worker in idle))
 
     def _bind(self) -> None:
