@@ -31,7 +31,10 @@ from benchmarks.search import FlatSift
 from vlagent import images
 from vlagent.search.base import ImageQuery
 from vlagent.search.picture_build import PictureOptions, index_images
-from vlagent.search.picture_index import PictureIndex
+from vlagent.search.picture_features import extract
+from vlagent.search.picture_index import CANDIDATES, PictureIndex
+from vlagent.search.picture_postings import MULTIPLE
+from vlagent.search.picture_words import words_for
 from vlagent.toy.scene import draw_scene
 
 PICTURES = 500
@@ -70,6 +73,13 @@ def measure(pictures: int = PICTURES, targets: int = TARGETS, folder: Path | Non
     flat = FlatSift(files)
     scan = _ask(flat.best, queries[:: max(1, len(queries) // FLAT_QUERIES)])
     size = sum(f.stat().st_size for f in (folder / "images").rglob("*") if f.is_file())
+    costs = {
+        "build_cpu_s": build["cpu_s"] / len(files),
+        "open_s": open_s / len(files),
+        "disk": size / len(files),
+        "mapped": sum(f.stat().st_size for f in (folder / "images" / "postings").rglob("*.npy")) / len(files),
+        **_look_up_costs(index, queries[:: max(1, len(queries) // 40)]),
+    }
     return {
         "pictures": {"photo": sum(f.stem.startswith("photo") for f in files), "all": len(files)},
         "queries": len(queries),
@@ -81,7 +91,8 @@ def measure(pictures: int = PICTURES, targets: int = TARGETS, folder: Path | Non
         "flat_ms": _times(scan),
         "flat_recall": statistics.fmean(right for _, right in scan),
         "ratio_to_flat": statistics.median(s for s, _ in ours) / statistics.median(s for s, _ in scan),
-        "on_paper": _on_paper(build["cpu_s"] / len(files), open_s / len(files), size / len(files)),
+        "refresh_s": _refresh(source, folder),
+        "on_paper": on_paper(costs),
     }
 
 
@@ -209,17 +220,52 @@ def _times(asked: list[tuple[float, bool]]) -> dict[str, float]:
     return {"p50": statistics.median(times), "p99": float(np.percentile(times, 99))}
 
 
-def _on_paper(cpu_s: float, open_s: float, size: float) -> dict[str, float]:
+def _look_up_costs(index: PictureIndex, queries: list[tuple[str, str, str]]) -> dict[str, float]:
+    """Seconds of the inverted index a query and a keypoint that it is compared with; the rest does not grow."""
+    words, postings = index._words, index._postings
+    assert words is not None
+    seconds, compared, keypoints = [], [], []
+    for path, _, _ in queries:
+        looks = extract(images.probe(path))
+        started = time.perf_counter()
+        postings.pairs(looks, words, CANDIDATES)
+        seconds.append(time.perf_counter() - started)
+        compared.append(postings.postings(looks, words))
+        keypoints.append(len(looks.points))
     return {
-        "pictures": PAPER,
-        "build_cpu_hours": PAPER * cpu_s / 3600,
-        "open_s": PAPER * open_s,
-        "index_gb": PAPER * size / 1e9,
+        "lookup_s": statistics.median(seconds),
+        "compared": statistics.fmean(compared),
+        "s_a_comparison": sum(seconds) / max(sum(compared), 1),
+        "query_keypoints": statistics.fmean(keypoints),
+        "keypoints": sum(len(segment.owners) for segment in postings._segments) / len(index),
+    }
+
+
+def _refresh(source: Path, folder: Path) -> float:
+    """Seconds of a run that adds one picture."""
+    draw_scene(random.Random("one more"), 3).image.save(source / "scene_new.png")
+    return index_images([source], folder, PictureOptions(threads=1)).seconds
+
+
+def on_paper(costs: dict[str, float], pictures: int = PAPER) -> dict[str, float]:
+    """What so many pictures would cost, scaled from what was measured: costs a picture, comparisons a query."""
+    compared = MULTIPLE * costs["query_keypoints"] * costs["keypoints"] * pictures / words_for(pictures)
+    return {
+        "pictures": pictures,
+        "build_cpu_hours": pictures * costs["build_cpu_s"] / 3600,
+        "open_s_at_most": pictures * costs["open_s"],
+        "disk_gb": pictures * costs["disk"] / 1e9,
+        "mapped_gb": pictures * costs["mapped"] / 1e9,
+        "words": words_for(pictures),
+        "compared_a_query": compared,
+        "lookup_ms": 1000 * max(costs["lookup_s"], compared * costs["s_a_comparison"]),
     }
 
 
 def main() -> None:
-    print(json.dumps(measure(*(int(word) for word in sys.argv[1:3])), indent=1))
+    numbers = [int(word) for word in sys.argv[1:3]]
+    pictures, targets = [*numbers, *(PICTURES, TARGETS)[len(numbers) :]]
+    print(json.dumps(measure(pictures, targets), indent=1))
 
 
 if __name__ == "__main__":

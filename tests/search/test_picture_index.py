@@ -2,6 +2,8 @@ import asyncio
 import io
 import json
 import os
+import shutil
+import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from vlagent.search.picture_build import PictureOptions, index_images
 from vlagent.search.picture_features import extract
 from vlagent.search.picture_index import PictureIndex
 from vlagent.search.picture_store import VERSION
-from vlagent.search.picture_words import hamming, learn
+from vlagent.search.picture_words import hamming, learn, words_for
 from vlagent.types import Hit
 
 COUNT = 16
@@ -298,3 +300,62 @@ async def test_one_who_gives_up_waiting_takes_nothing_from_the_others(index: Pic
     await asyncio.sleep(0)
     first.cancel()
     assert (await second)[0].source.file.endswith("p05.png")
+
+
+def segments(folder: Path) -> list[int]:
+    """Pictures of each segment on disk."""
+    state = json.loads((folder / "postings" / "segments.json").read_text())
+    return [len(np.load(folder / "postings" / name / "numbers.npy")) for name in state["segments"]]
+
+
+def test_a_refresh_adds_a_segment_and_many_small_ones_are_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vlagent.search.picture_build.GROWTH", 99)
+    for i in range(11):
+        photo(i, (200, 150)).save(tmp_path / f"p{i:02}.png")
+        index_images([tmp_path], tmp_path / "s")
+        if i == 4:
+            assert segments(tmp_path / "s" / "images") == [1, 1, 1, 1, 1]
+    held = segments(tmp_path / "s" / "images")
+    assert (sum(held), len(held) <= 8, max(held) > 1) == (11, True, True)
+    index = PictureIndex(tmp_path / "s" / "images")
+    for i in (0, 5, 10):
+        assert look_up(index, photo(i, (200, 150)), tmp_path / "q.png")[0].source.title == f"p{i:02}"
+    for i in range(9):
+        (tmp_path / f"p{i:02}.png").unlink()
+    (tmp_path / "q.png").unlink()
+    index_images([tmp_path], tmp_path / "s")
+    assert sum(segments(tmp_path / "s" / "images")) <= 4
+
+
+def test_an_index_whose_segments_are_missing_or_behind_answers_the_same(world: Path, tmp_path: Path) -> None:
+    shutil.copytree(world / "search", tmp_path / "search")
+    shutil.copytree(world / "pictures", tmp_path / "pictures")
+    folder = tmp_path / "search" / "images"
+    queries = [ImageQuery(image=images.probe(tmp_path / "pictures" / f"p{i:02}.png")) for i in range(4)]
+    whole = [PictureIndex(folder).find(query) for query in queries]
+    shutil.rmtree(folder / "postings")
+    assert [PictureIndex(folder).find(query) for query in queries] == whole
+    with sqlite3.connect(folder / "ledger.sqlite") as ledger:
+        ledger.execute("DROP TABLE slots")
+    ledger.close()
+    assert [PictureIndex(folder).find(query) for query in queries] == whole
+    assert index_images([tmp_path / "pictures"], tmp_path / "search").unchanged == COUNT
+    assert segments(folder) == [COUNT]
+    assert [PictureIndex(folder).find(query) for query in queries] == whole
+
+
+def test_a_reader_keeps_what_it_opened_while_a_writer_replaces_it(tmp_path: Path) -> None:
+    photo(0).save(tmp_path / "a.png")
+    index_images([tmp_path], tmp_path / "s")
+    before = PictureIndex(tmp_path / "s" / "images")
+    for i in range(1, 6):
+        photo(i).save(tmp_path / f"b{i}.png")
+    index_images([tmp_path], tmp_path / "s")
+    assert look_up(before, photo(0).crop((60, 40, 340, 250)), tmp_path / "q.png")[0].source.title == "a"
+    assert len(before) == 1
+
+
+def test_larger_collections_get_more_words() -> None:
+    assert [words_for(count) for count in (1, 500, 2000, 10**6)] == [4096, 4096, 16_000, 65_536]

@@ -17,9 +17,10 @@ from vlagent import images
 from vlagent.errors import ServiceError, UserError
 from vlagent.search.captions import Captions
 from vlagent.search.ledger import Entry, IndexReport, Ledger, Marker, Plan, digest, plan, writing
-from vlagent.search.picture_features import Features, extract
+from vlagent.search.picture_features import KEPT, Features, extract
+from vlagent.search.picture_postings import refresh_segments
 from vlagent.search.picture_store import VERSION, PictureStore, evenly
-from vlagent.search.picture_words import Vocabulary, learn, one_thread
+from vlagent.search.picture_words import PER_WORD, Vocabulary, learn, one_thread, words_for
 from vlagent.search.walk import Walk, shown, walk
 from vlagent.types import ImageRef, Record
 
@@ -30,7 +31,7 @@ SUFFIXES = frozenset(
     (".jpg", ".jpeg", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".heic", ".heif", ".avif", ".mpo")
 )
 SAMPLED = 300
-"""Pictures that a vocabulary is learnt from."""
+"""Pictures that a vocabulary is learnt from, at least."""
 GROWTH = 4
 """A collection that has grown by this factor gets a new vocabulary."""
 
@@ -72,6 +73,7 @@ def index_images(
         run = _Run(ledger, store, captions, options, progress or (lambda *_: None))
         with one_thread():
             report = run.refresh(found, sources)
+            refresh_segments(folder, store)
     return report.model_copy(update={"seconds": time.monotonic() - started})
 
 
@@ -134,7 +136,8 @@ class _Run:
         words = self.store.vocabulary()
         if words and total <= GROWTH * max(words.pictures, 1):
             return words
-        sample = [*self.store.sample(SAMPLED), *self._look(evenly(jobs, SAMPLED), len(jobs))]
+        sampled = max(SAMPLED, words_for(total) * PER_WORD // KEPT)
+        sample = [*self.store.sample(sampled), *self._look(evenly(jobs, sampled), len(jobs))]
         words = learn(np.concatenate([np.zeros((0, 128), np.uint8), *sample]), total)
         with self.ledger.transaction():
             self.store.set_vocabulary(words)

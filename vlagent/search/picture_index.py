@@ -17,13 +17,13 @@ from typing import Any
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from vlagent.errors import PermanentError, UserError
 from vlagent.search.base import ImageQuery
 from vlagent.search.ledger import check_marker
-from vlagent.search.picture_features import DETAIL_SIDE, KEPT, SIDE, Features, Floats, extract
-from vlagent.search.picture_store import VERSION, Loaded, PictureStore, read_only
+from vlagent.search.picture_features import DETAIL_SIDE, KEPT, SIDE, Features, extract
+from vlagent.search.picture_postings import Postings, open_segments
+from vlagent.search.picture_store import VERSION, PictureStore, read_only
 from vlagent.search.picture_words import Vocabulary, hamming, one_thread
 from vlagent.search.verify import Match, same_picture, similarity
 from vlagent.search.walk import located, shown
@@ -31,10 +31,6 @@ from vlagent.types import Hit, ImageRef, Source
 
 CANDIDATES = 24
 """Pictures whose geometry is checked."""
-MULTIPLE = 3
-"""Words that each keypoint of the query is looked up under."""
-NEAR_BITS = 22
-"""Of 64; keypoints whose signatures differ in more are not the same corner."""
 COPY_BITS = 10
 """Of 64; pictures whose hashes differ in more are no copies."""
 REMEMBERED = 512
@@ -49,22 +45,21 @@ class PictureIndex:
         cv2.setNumThreads(1)
         self.folder = folder
         try:
-            with closing(read_only(folder)) as connection:
-                store = PictureStore(connection, folder)
-                self._words = store.vocabulary()
-                self._all = store.load()
+            opened = _open(folder)
+        except FileNotFoundError:
+            opened = _open(folder)
         except sqlite3.Error as error:
             raise UserError(
                 f"{shown(folder)}: unfinished or damaged ({error}); run vlagent index images again"
             ) from None
-        self._postings = _Postings(self._all, len(self._words.centres) if self._words else 1)
+        self._words, self._files, self._postings = opened
         self._known: OrderedDict[tuple[object, ...], list[Hit]] = OrderedDict()
         self._coming: dict[tuple[object, ...], asyncio.Future[list[Hit]]] = {}
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         """Pictures in the index."""
-        return len(self._all.files)
+        return len(self._files)
 
     async def search(self, query: ImageQuery) -> list[Hit]:
         """Pictures that show the same, best first; `[]` if none does.
@@ -111,28 +106,36 @@ class PictureIndex:
         for match in matches:
             if match.picture not in best or match.score > best[match.picture].score:
                 best[match.picture] = match
-        ordered = sorted(best.values(), key=lambda m: (-round(m.score, 4), self._all.files[m.picture]))
+        ordered = sorted(best.values(), key=lambda m: (-round(m.score, 4), self._file(m.picture)))
         return self._hits(ordered)
 
     def _by_keypoints(self, looks: Features) -> list[Match]:
         if self._words is None or len(looks.points) < 4:
             return []
-        pairs = self._postings.pairs(looks, self._words)
+        pairs = self._postings.pairs(looks, self._words, CANDIDATES)
         thumbs = self._thumbs([picture for picture, _, _ in pairs])
         found = []
         for picture, here, there in pairs:
-            size = self._all.sizes[picture]
-            match = similarity(picture, looks, here, there, size, thumbs.get(picture))
+            match = similarity(picture, looks, here, there, self._size(picture), thumbs.get(picture))
             if match:
                 found.append(match)
         return found
 
     def _by_hash(self, looks: Features) -> list[Match]:
-        bits = hamming(self._all.hashes, np.full(len(self._all.hashes), looks.hash, np.uint64))
-        near = [int(i) for i in np.lexsort((np.arange(len(bits)), bits))[:CANDIDATES] if bits[i] <= COPY_BITS]
+        hashes = self._postings.hashes
+        bits = hamming(hashes, np.full(len(hashes), looks.hash, np.uint64))
+        close = np.flatnonzero((bits <= COPY_BITS) & self._postings.live)
+        near = [int(i) for i in close[np.lexsort((close, bits[close]))][:CANDIDATES]]
         thumbs = self._thumbs(near)
-        found = [same_picture(i, looks, self._all.sizes[i], thumbs.get(i)) for i in near]
+        found = [same_picture(i, looks, self._size(i), thumbs.get(i)) for i in near]
         return [match for match in found if match]
+
+    def _file(self, picture: int) -> bytes:
+        return self._files[int(self._postings.numbers[picture])]
+
+    def _size(self, picture: int) -> tuple[int, int]:
+        width, height = self._postings.sizes[picture]
+        return int(width), int(height)
 
     def _thumbs(self, pictures: list[int]) -> dict[int, bytes]:
         """Packed, since most candidates fail before their pixels are asked for."""
@@ -154,7 +157,7 @@ class PictureIndex:
     def _rows(self, columns: str, pictures: list[int]) -> dict[int, tuple[Any, ...]]:
         if not pictures:
             return {}
-        names = {self._all.files[picture]: picture for picture in pictures}
+        names = {self._file(picture): picture for picture in pictures}
         marks = ", ".join("?" * len(names))
         try:
             with closing(read_only(self.folder)) as connection:
@@ -164,59 +167,18 @@ class PictureIndex:
             raise PermanentError("picture index", str(error)) from None
 
 
+def _open(folder: Path) -> tuple[Vocabulary | None, dict[int, bytes], Postings]:
+    """FileNotFoundError where a writer has just replaced a segment: what it wrote instead is there then."""
+    with closing(read_only(folder)) as connection:
+        store = PictureStore(connection, folder)
+        vocabulary, files = store.vocabulary(), store.files()
+        words = len(vocabulary.centres) if vocabulary else 1
+        segments = open_segments(folder, store, words)
+    return vocabulary, files, Postings(segments, np.array(sorted(files), np.int64), words)
+
+
 def _mtime(path: str) -> int:
     try:
         return Path(path).stat().st_mtime_ns
     except OSError:
         return 0
-
-
-class _Postings:
-    """The inverted index: the keypoints of each word."""
-
-    def __init__(self, everything: Loaded, words: int) -> None:
-        order = np.argsort(everything.words, kind="stable")
-        self._starts = np.searchsorted(everything.words[order], np.arange(words + 1))
-        self._owners = everything.owners[order]
-        self._points = everything.points[order]
-        self._signatures = everything.signatures[order]
-        self._pictures = len(everything.files)
-        counts = np.maximum(np.bincount(everything.owners, minlength=self._pictures), 1)
-        self._share = 1.0 / np.sqrt(counts)
-        sizes = np.diff(self._starts)
-        self._weight = np.log((len(order) + 1) / (sizes + 1)).clip(0.1) ** 2
-
-    def pairs(self, looks: Features, words: Vocabulary) -> list[tuple[int, Floats, Floats]]:
-        """The best candidates, each with its matching corners: picture, [m, 2] in the query, [m, 2] in the picture."""
-        query, posting, weight = self._near(looks, words)
-        if not len(query):
-            return []
-        owner = self._owners[posting]
-        order = np.lexsort((posting, -weight, query, owner))
-        query, posting, weight, owner = query[order], posting[order], weight[order], owner[order]
-        first = np.concatenate(([True], (owner[1:] != owner[:-1]) | (query[1:] != query[:-1])))
-        query, posting, weight, owner = query[first], posting[first], weight[first], owner[first]
-        votes = np.bincount(owner, weight, minlength=self._pictures) * self._share
-        best = np.lexsort((np.arange(len(votes)), -votes))[:CANDIDATES]
-        starts = np.searchsorted(owner, best)
-        ends = np.searchsorted(owner, best, side="right")
-        return [
-            (int(picture), looks.points[query[a:b]], self._points[posting[a:b]].astype(np.float32))
-            for picture, a, b in zip(best, starts, ends, strict=True)
-            if b - a >= 4
-        ]
-
-    def _near(self, looks: Features, words: Vocabulary) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats]:
-        """Keypoint of the query, posting and weight of every pair with similar signatures."""
-        nearest = words.nearest(looks.descriptors, MULTIPLE)
-        keypoint = np.repeat(np.arange(len(nearest)), nearest.shape[1])
-        word = nearest.ravel()
-        signature = words.signatures(looks.descriptors[keypoint], word)
-        lengths = self._starts[word + 1] - self._starts[word]
-        pair = np.repeat(np.arange(len(word)), lengths)
-        offset = np.arange(len(pair)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        posting = self._starts[word[pair]] + offset
-        bits = hamming(self._signatures[posting], signature[pair])
-        near = bits <= NEAR_BITS
-        weight = self._weight[word[pair[near]]] * np.exp(-((bits[near] / 16.0) ** 2))
-        return keypoint[pair[near]], posting[near], weight.astype(np.float32)

@@ -7,10 +7,11 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vlagent.search.picture_features import Features, pack_thumb
 from vlagent.search.picture_words import Signatures, Vocabulary, Words
@@ -26,7 +27,10 @@ CREATE TABLE IF NOT EXISTS pictures (
     working_height INT, hash BLOB, thumb BLOB, points BLOB, descriptors BLOB, words BLOB, signatures BLOB);
 CREATE TABLE IF NOT EXISTS vocabulary (
     id INT PRIMARY KEY, pictures INT, centres BLOB, branches BLOB, starts BLOB);
+CREATE TABLE IF NOT EXISTS slots (number INTEGER PRIMARY KEY AUTOINCREMENT, file BLOB UNIQUE);
+INSERT OR IGNORE INTO slots (file) SELECT file FROM pictures ORDER BY file;
 """
+"""A slot is a number that no other version of any picture ever gets; the segments of postings are known by it."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,23 @@ class PictureStore:
     def create(self) -> None:
         self.connection.executescript(_TABLES)
 
+    def has_slots(self) -> bool:
+        """False for an index that an earlier release has made and none has refreshed."""
+        query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'slots'"
+        return self.connection.execute(query).fetchone() is not None
+
+    def slots(self) -> NDArray[np.int64]:
+        """The slots of all pictures, ascending."""
+        rows = self.connection.execute(f"SELECT number FROM {self._slots()} ORDER BY number")
+        return np.array([row[0] for row in rows], np.int64)
+
+    def files(self) -> dict[int, bytes]:
+        """Slot -> address."""
+        return dict(self.connection.execute(f"SELECT number, file FROM {self._slots()}").fetchall())
+
+    def _slots(self) -> str:
+        return "slots" if self.has_slots() else "(SELECT rowid AS number, file FROM pictures)"
+
     def put(self, file: str, size: tuple[int, int], caption: Caption, features: Features, words: Vocabulary) -> None:
         """Add or replace one picture."""
         nearest = words.nearest(features.descriptors, 1)[:, 0]
@@ -63,9 +84,11 @@ class PictureStore:
         )
         marks = ", ".join("?" * (len(row) + len(blobs)))
         self.connection.execute(f"INSERT OR REPLACE INTO pictures VALUES ({marks})", row + blobs)
+        self.connection.execute("INSERT OR REPLACE INTO slots (file) VALUES (?)", (self._key(file),))
 
     def delete(self, file: str) -> None:
-        self.connection.execute("DELETE FROM pictures WHERE file = ?", (self._key(file),))
+        for table in ("pictures", "slots"):
+            self.connection.execute(f"DELETE FROM {table} WHERE file = ?", (self._key(file),))
 
     def caption(self, file: str) -> Caption | None:
         """The caption as it is stored."""
@@ -98,6 +121,7 @@ class PictureStore:
                 "UPDATE pictures SET words = ?, signatures = ? WHERE file = ?",
                 (nearest.astype(np.uint16).tobytes(), words.signatures(descriptors, nearest).tobytes(), file),
             )
+            self.connection.execute("INSERT OR REPLACE INTO slots (file) VALUES (?)", (file,))
 
     def sample(self, count: int) -> Iterator[np.ndarray]:
         """Descriptors of at most `count` pictures, evenly spaced in the order of their files."""
@@ -105,15 +129,14 @@ class PictureStore:
         for file in evenly(files, count):
             yield self._descriptors(file)
 
-    def load(self) -> Loaded:
-        """Everything that a search needs at hand."""
-        rows = self.connection.execute(
-            "SELECT file, working_width, working_height, hash, points, words, signatures FROM pictures ORDER BY file"
-        ).fetchall()
+    def load(self, numbers: Sequence[int]) -> Loaded:
+        """The pictures of these slots, in the order of the numbers."""
+        rows = [row for start in range(0, len(numbers), 500) for row in self._rows(numbers[start : start + 500])]
+        rows.sort(key=lambda row: row[0])
         points = [np.frombuffer(row[4], np.float16).reshape(-1, 2) for row in rows]
         counts = [len(one) for one in points]
         return Loaded(
-            files=[row[0] for row in rows],
+            numbers=[row[0] for row in rows],
             sizes=[(row[1], row[2]) for row in rows],
             hashes=np.array([int.from_bytes(row[3], "big") for row in rows], np.uint64),
             owners=np.repeat(np.arange(len(rows), dtype=np.int32), counts),
@@ -121,6 +144,12 @@ class PictureStore:
             words=np.frombuffer(b"".join(row[5] for row in rows), np.uint16),
             signatures=np.frombuffer(b"".join(row[6] for row in rows), np.uint64),
         )
+
+    def _rows(self, numbers: Sequence[int]) -> list[Any]:
+        columns = "number, working_width, working_height, hash, points, words, signatures"
+        marks = ", ".join("?" * len(numbers))
+        query = f"SELECT {columns} FROM {self._slots()} JOIN pictures USING (file) WHERE number IN ({marks})"
+        return self.connection.execute(query, list(numbers)).fetchall()
 
     def _descriptors(self, file: bytes) -> np.ndarray:
         row = self.connection.execute("SELECT descriptors FROM pictures WHERE file = ?", (file,)).fetchone()
@@ -132,10 +161,10 @@ class PictureStore:
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
-    """A collection in memory. P = pictures, N = keypoints of all."""
+    """Some pictures as the tables hold them. P = pictures, N = keypoints of all."""
 
-    files: list[bytes]
-    """Addresses, [P]."""
+    numbers: list[int]
+    """Slots, [P]."""
     sizes: list[tuple[int, int]]
     """Working width and height, [P]."""
     hashes: np.ndarray

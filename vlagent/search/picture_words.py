@@ -19,11 +19,13 @@ from numpy.typing import NDArray
 
 from vlagent.search.picture_features import Bytes, Floats
 
-MAX_WORDS = 4096
+FEW_WORDS, MANY_WORDS = 4096, 65_536
+WORDS_A_PICTURE = 8
+"""Larger collections get more words, so that a query does not meet more keypoints a word."""
 PER_WORD = 20
 """Training descriptors a word; smaller collections get fewer words."""
-TRAINING = 80_000
-"""Descriptors that a vocabulary is learnt from, at most."""
+BLOCK = 1 << 24
+"""Distances that are held at once."""
 PROBED = 6
 """Branches of the vocabulary that a descriptor's word is looked for in."""
 Words = NDArray[np.uint16]
@@ -79,14 +81,15 @@ def hamming(a: Signatures, b: Signatures) -> NDArray[np.int64]:
 def learn(descriptors: Bytes, pictures: int) -> Vocabulary:
     """Two levels of k-means; the same descriptors always give the same words."""
     rng = np.random.default_rng(20_251_231)
-    if len(descriptors) > TRAINING:
-        descriptors = descriptors[np.sort(rng.choice(len(descriptors), TRAINING, replace=False))]
+    most = PER_WORD * words_for(pictures)
+    if len(descriptors) > most:
+        descriptors = descriptors[np.sort(rng.choice(len(descriptors), most, replace=False))]
     data = descriptors.astype(np.float32)
-    words = int(np.clip(len(data) // PER_WORD, 1, MAX_WORDS))
+    words = int(np.clip(len(data) // PER_WORD, 1, words_for(pictures)))
     if not len(data):
         data = np.zeros((1, 128), np.float32)
     top = _kmeans(data, max(1, round(words**0.5)), rng)
-    branch = _distances(data, top).argmin(axis=1)
+    branch = _closest(data, top)
     used = np.unique(branch)
     leaves = [_kmeans(data[branch == b], max(1, round(words * float(np.mean(branch == b)))), rng) for b in used]
     starts = np.cumsum([0, *map(len, leaves)])
@@ -97,7 +100,7 @@ def _kmeans(data: Floats, k: int, rng: np.random.Generator, rounds: int = 8) -> 
     k = min(k, len(data))
     centres = data[np.sort(rng.choice(len(data), k, replace=False))].copy()
     for _ in range(rounds if k > 1 else 1):
-        nearest = _distances(data, centres).argmin(axis=1)
+        nearest = _closest(data, centres)
         counts = np.bincount(nearest, minlength=k)
         order = np.argsort(nearest, kind="stable")
         starts = np.concatenate(([0], np.cumsum(counts)[:-1]))
@@ -105,6 +108,18 @@ def _kmeans(data: Floats, k: int, rng: np.random.Generator, rounds: int = 8) -> 
         sums = np.add.reduceat(data[order], starts[filled], axis=0)
         centres[filled] = sums / counts[filled][:, None]
     return centres
+
+
+def words_for(pictures: int) -> int:
+    """Words of a vocabulary for so many pictures."""
+    return int(np.clip(WORDS_A_PICTURE * pictures, FEW_WORDS, MANY_WORDS))
+
+
+def _closest(data: Floats, centres: Floats) -> NDArray[np.intp]:
+    """[n] the nearest centre of each descriptor."""
+    rows = max(1, BLOCK // len(centres))
+    parts = [_distances(data[a : a + rows], centres).argmin(axis=1) for a in range(0, len(data), rows)]
+    return np.concatenate(parts) if parts else np.zeros(0, np.intp)
 
 
 def _all(flat: Floats) -> NDArray[np.intp]:
