@@ -1,0 +1,160 @@
+"""Issue 3: reinforcement learning: what it learns, that its arithmetic is right, what the ablation says, how fast."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from accept.harness import ROOT, Context, Figure, Item, dump
+from accept.issue_3_learning import clean, learning, mutants, one_thread
+from vlagent.bench.ablation import BEFORE, RunResult, analyse, read_results
+from vlagent.report.ablation import write_ablation_report
+
+ABLATION = ROOT / "docs" / "ablations" / "toy_algorithms"
+SAMPLES = 8
+"""Episodes of a group in the ablation."""
+
+
+def run_tests(ctx: Context, name: str, paths: list[str], only: str = "", mutant: str | None = None) -> list[Figure]:
+    """Tests that failed, and how many ran."""
+    command = [sys.executable, "-m", "pytest", *paths, "-q", "-p", "no:cacheprovider"]
+    command += ["-k", only] if only else []
+    environment = one_thread() | ({"VLAGENT_MUTANT": mutant} if mutant else {})
+    plugin = ["-p", "accept.sabotage_rl"] if mutant else []
+    done = subprocess.run([*command, *plugin], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    (ctx.folder / f"{name}.log").write_text(done.stdout + done.stderr)
+    passed, failed = (_count(word, done.stdout) for word in ("passed", "(?:failed|error)"))
+    return [Figure(f"{name}_tests_failed", failed if passed + failed else 1, passed + failed, note=only or paths[0])]
+
+
+def _count(word: str, text: str) -> int:
+    return sum(int(number) for number in re.findall(rf"(\d+) {word}", text))
+
+
+def parity(ctx: Context) -> list[Figure]:
+    """Parity and hazard tests, against TRL's own functions; sabotaged, `bn_gspo` has the wrong sign."""
+    mutant = "bn_gspo_sign" if ctx.broken else None
+    return run_tests(ctx, "parity", ["tests/train/rl/algorithms"], mutant=mutant)
+
+
+def verl(ctx: Context) -> list[Figure]:
+    """The contract and parity tests in veRL's own environment; sabotaged, `bn_gspo` has the wrong sign there."""
+    environment = one_thread() | ({"VLAGENT_MUTANT": "bn_gspo_sign"} if ctx.broken else {})
+    extra = ["PYTEST_ARGS=-p accept.sabotage_rl"] if ctx.broken else []
+    done = subprocess.run(
+        ["make", "test-verl", *extra], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    (ctx.folder / "verl.log").write_text(done.stdout + done.stderr)
+    passed, failed = (_count(word, done.stdout) for word in ("passed", "(?:failed|error)"))
+    return [Figure("verl_tests_failed", failed if done.returncode == 0 else max(1, failed), passed + failed)]
+
+
+def resumes(ctx: Context) -> list[Figure]:
+    """Kills in rollout, update and checkpoint writing; two processes. Sabotaged, draws have no key."""
+    mutant = "unkeyed" if ctx.broken else None
+    paths = ["tests/train/rl"]
+    return [
+        *run_tests(ctx, "kills", paths, "kill", mutant),
+        *run_tests(ctx, "two_processes", paths, "two_processes", mutant),
+    ]
+
+
+def ablation(ctx: Context) -> list[Figure]:
+    """The committed results, read again; sabotaged, all but one seed are lost."""
+    folder = ctx.folder / ABLATION.name
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(ABLATION, folder)
+    if ctx.broken:
+        for path in (folder / "runs").glob("*-s[2-9].json"):
+            path.unlink()
+    results = read_results(folder / "runs")
+    write_ablation_report(folder)
+    trained = [run for run in results if run.arm != BEFORE]
+    seeds = [len(cell.seeds) for cell in analyse(results).cells]
+    names = ("page.html", "table.md", "analysis.json")
+    differs = sum((folder / name).read_bytes() != (ABLATION / name).read_bytes() for name in names)
+    most = max(run.core_s for run in trained) / 60
+    nameless = sum(not (run.commit and run.commands) for run in results)
+    errors = [error for run in trained for error in identity_errors(run)]
+    dump(ctx.folder, {"cells": seeds, "identity": max(errors, default=0.0)})
+    return [
+        Figure("ablation_cells", len(seeds), len(trained), note=_cells_note(trained)),
+        Figure("ablation_fewest_seeds", min(seeds), len(trained)),
+        Figure("ablation_core_minutes_most", most, len(trained)),
+        Figure("ablation_without_command_or_commit", nameless, len(results)),
+        Figure("ablation_uncommitted_files", uncommitted(), len(results)),
+        Figure("ablation_files_differ", differs, len(names), note="written anew from runs/*.json"),
+        Figure("ablation_identity_error", max(errors, default=float("inf")), len(errors), note="factor of bn_gspo"),
+        Figure("ablation_clip_share", clip_share(trained), len(trained), note="arm with four minibatches"),
+    ]
+
+
+def _cells_note(runs: list[RunResult]) -> str:
+    return " ".join(dict.fromkeys("/".join(run.cell) for run in runs))
+
+
+def identity_errors(run: RunResult) -> list[float]:
+    """|measured factor - 1 / sqrt(p (G - 1) / G)| of each step with whole groups in one minibatch."""
+    if run.arm != "bn_gspo" or "bn/factor" not in run.curves:
+        return []
+    pairs = zip(run.curves["bn/p"][1], run.curves["bn/factor"][1], strict=False)
+    shares = [(p, factor) for p, factor in pairs if p and factor]
+    return [abs(factor - (p * (SAMPLES - 1) / SAMPLES) ** -0.5) / factor for p, factor in shares]
+
+
+def clip_share(runs: list[RunResult]) -> float:
+    """Largest share of clipped ratios of a step in the arms in which clip can act."""
+    curves = [run.curves[name][1] for run in runs for name in ("clip/low", "clip/high") if name in run.curves]
+    return max((value for curve in curves for value in curve if value is not None), default=0.0)
+
+
+def uncommitted() -> int:
+    """Files of the ablation that are not committed as they are."""
+    done = subprocess.run(
+        ["git", "status", "--porcelain", "--", str(ABLATION)], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return len(done.stdout.splitlines())
+
+
+def speed(ctx: Context) -> list[Figure]:
+    """Rollout and full step against stock TRL in one run; sabotaged, episodes run one after another."""
+    figures = []
+    for name in ("rl_rollout", "rl_step"):
+        command = [sys.executable, "-m", f"benchmarks.{name}", "--json", *(["--serial"] if ctx.broken else [])]
+        done = subprocess.run(command, cwd=ROOT, env=one_thread(), capture_output=True, text=True, check=True)
+        measured = json.loads(done.stdout.strip().splitlines()[-1])
+        (ctx.folder / f"{name}.json").write_text(done.stdout)
+        note = f"{measured['ours_s']:.1f} s against {measured['trl_s']:.1f} s of TRL"
+        figures.append(Figure(f"{name}_ratio", measured["ratio"], measured.get("n", 1), note=note))
+    return figures
+
+
+def shipped(ctx: Context) -> list[Figure]:
+    """The RL checkpoint in the package is the default; sabotaged, the trained one of stage 0 is asked for."""
+    from vlagent.cli import shipped as package
+
+    name = package.DEFAULT
+    card = package.CHECKPOINTS / name / "README.md"
+    exists = Path(package.CHECKPOINTS / name / "model.safetensors").exists()
+    wanted = "trained" if ctx.broken else "rl"
+    return [
+        Figure("shipped_default_is_rl", float(exists and name == wanted), 1, note=name),
+        Figure("shipped_has_card", float(card.exists()), 1),
+    ]
+
+
+ITEMS: dict[str, Item] = {
+    "parity": parity,
+    "resumes": resumes,
+    "ablation": ablation,
+    "shipped": shipped,
+    "speed": speed,
+    "learning": learning,
+    "clean": clean,
+    "mutants": mutants,
+    "verl": verl,
+}
