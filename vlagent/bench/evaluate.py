@@ -22,7 +22,7 @@ from vlagent.bench.summary import Summary, summarise
 from vlagent.errors import VlagentError
 from vlagent.files import only_writer, write_json
 from vlagent.rewards.opinions import Marker, read_opinions
-from vlagent.rewards.rubric import outcome_of
+from vlagent.rewards.rubric import Scored, outcome_of
 from vlagent.types import EvalRow, Outcome, Sample, Trajectory
 
 SLICES = ("kind", "difficulty", "category", "level", "language", "image_source")
@@ -222,7 +222,11 @@ class _Pass:
 
 async def row_of(sample: Sample, trajectory: Trajectory, judge: Marker | None) -> EvalRow:
     """Score one episode into its row."""
-    scored = await outcome_of(sample, trajectory, judge)
+    return scored_row(sample, trajectory, await outcome_of(sample, trajectory, judge))
+
+
+def scored_row(sample: Sample, trajectory: Trajectory, scored: Scored) -> EvalRow:
+    """The score of an episode as it is kept."""
     return EvalRow(
         suite=sample.source,
         sample_id=sample.id,

@@ -70,11 +70,12 @@ def read_groups(folder: Path, step: int) -> list[Group]:
     index = GroupsIndex.model_validate(read_json(place / "groups.json"))
     samples = list(read_records(place / "samples.jsonl", Sample))
     rows = list(read_records(place / "rows.jsonl", EvalRow))
-    played = _with_tokens(list(read_records(place / "trajectories.jsonl", Trajectory)), place / "tokens.safetensors")
+    played = list(read_records(place / "trajectories.jsonl", Trajectory))
     if not (len(samples) == len(index.sizes) and len(rows) == len(played) == sum(index.sizes)):
         raise UserError(
             f"{place}: groups.json speaks of {sum(index.sizes)} episodes, {len(played)} are there; remove it"
         )
+    played = _with_tokens(played, place / "tokens.safetensors")
     groups, first = [], 0
     for sample, size in zip(samples, index.sizes, strict=True):
         mine = slice(first, first + size)

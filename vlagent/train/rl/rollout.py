@@ -19,12 +19,11 @@ from pydantic import Field
 from vlagent.agent.config import AgentConfig
 from vlagent.agent.loop import Agent
 from vlagent.agent.pool import run_pool
-from vlagent.bench.evaluate import slices_of
+from vlagent.bench.evaluate import scored_row
 from vlagent.chat.base import ChatModel, Sampling
 from vlagent.errors import VlagentError
 from vlagent.randomness import seed_of
 from vlagent.rewards.judge import Judge
-from vlagent.rewards.rubric import Scored
 from vlagent.search.base import SearchServices
 from vlagent.search.open import open_search
 from vlagent.tools.base import RetryPolicy
@@ -195,7 +194,7 @@ class _Course:
         async with self.slots:
             started = time.monotonic()
             scored = await score(sample, trajectory, self.rollouts.judge, self.rollouts.rewards)
-        row = row_of(sample, trajectory, scored)
+        row = scored_row(sample, trajectory, scored)
         self.done[sample.id, trajectory.rollout] = (trajectory, row, time.monotonic() - started)
         if is_fault(scored, trajectory.stop):
             self.faults[scored.why if scored.reward is None else "a tool or a search failed"] += 1
@@ -214,23 +213,6 @@ class _Course:
             raise TooManyFaults("services", f"spoilt {count}, most often: {often}")
         if self.stopped:
             raise Stopped("the step was stopped")
-
-
-def row_of(sample: Sample, trajectory: Trajectory, scored: Scored) -> EvalRow:
-    """The score of an episode as it is kept."""
-    return EvalRow(
-        suite=sample.source,
-        sample_id=sample.id,
-        rollout=trajectory.rollout,
-        outcome=scored.outcome,
-        degraded=scored.degraded,
-        answer=trajectory.answer,
-        answers=sample.answers,
-        why=scored.why,
-        stop=trajectory.stop,
-        reward=scored.reward,
-        slices=slices_of(sample),
-    )
 
 
 def _plan(jobs: Sequence[Sample], samples: int) -> list[list[tuple[Sample, int]]]:
