@@ -93,10 +93,9 @@ class CheckingProxy:
     async def _refuse(self, writer: asyncio.StreamWriter, error: ServiceError) -> None:
         self.refused = [*self.refused[-99:], str(error)]
         status = b"403 Forbidden" if isinstance(error, Blocked) else b"502 Bad Gateway"
-        writer.write(
-            b"HTTP/1.1 %b\r\n%b: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-            % (status, BLOCKED_HEADER.encode())
-        )
+        name = BLOCKED_HEADER.encode()
+        head = b"HTTP/1.1 %b\r\n%b: 1\r\nContent-Type: text/plain\r\nContent-Length: 7\r\nConnection: close\r\n\r\n"
+        writer.write(head % (status, name) + b"refused")  # without a body Chromium reports no status
         await writer.drain()
 
     async def _relay(

@@ -20,6 +20,8 @@ from vlagent.search.web.base import Capabilities, ProviderConfig
 from vlagent.search.web.failures import failure
 
 _MAX_BYTES = 10_000_000
+_SHORTEST_KEY = 8
+"""Characters; a stand-in of one letter must not eat that letter from the answers."""
 
 
 class _Keyed(httpx.AsyncBaseTransport):
@@ -151,7 +153,8 @@ class Caller:
 
     def _redacted(self, raw: bytes) -> bytes:
         """What a provider said without the key, should it have repeated it."""
-        return raw.replace(self._key.get_secret_value().encode(), b"[key]") if self._key else raw
+        secret = self._key.get_secret_value().encode() if self._key else b""
+        return raw.replace(secret, b"[key]") if len(secret) >= _SHORTEST_KEY else raw
 
     def _open(self) -> httpx.AsyncClient:
         """The client of the running loop: connections and limiters belong to one loop."""
