@@ -1,44 +1,42 @@
-"""`python -m accept.card [FOLDER]`: play checkpoints on held-out worlds; writes scores.json and prints the card's table.
+"""`python -m accept.card [NAME...]`: play shipped checkpoints on held-out worlds; prints the table of the model card.
 
-FOLDER is where the checkpoints lie, the package's own by default; scores.json is written there. Episodes run through the real loop at
-temperature 1, as each checkpoint's agent.json says. An interrupted run goes on.
+The counts go to vlagent/checkpoints/scores.json, where those of checkpoints that are not named stay as they are.
+Episodes run through the real loop at temperature 1, as each checkpoint's agent.json says.
 """
 
 from __future__ import annotations
 
 import math
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
-from accept.issue_2 import SEED, World, open_world, play
+from accept.issue_2 import SEED, open_world, play
 from vlagent.bench.summary import SuiteSummary
-from vlagent.cli.shipped import CHECKPOINTS
-from vlagent.files import write_json
+from vlagent.cli.shipped import CHECKPOINTS, PREFIX, shipped
+from vlagent.files import read_json, write_json
 from vlagent.toy.lexicon import KINDS
 
-EACH = 200
-"""Questions a kind."""
-WORLDS = {"level 2": ("test", 2), "level 2, unseen brands": ("test_open", 2), "level 3": ("test", 3)}
-RUNS = Path("runs/card")
+WORLDS = {"level 2": ("test", 2, 200), "unseen brands": ("test_open", 2, 60), "level 3": ("test", 3, 60)}
+"""Split, level, questions a kind."""
+SCORES = CHECKPOINTS / "scores.json"
 
 
 def main() -> int:
-    """Every checkpoint of the folder in every world."""
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else CHECKPOINTS
-    names = sorted(path.parent.name for path in folder.glob("*/agent.json"))
-    scores: dict[str, Any] = {"seed": SEED, "each": EACH, "worlds": {}}
-    for title, (split, level) in WORLDS.items():
-        world = open_world(RUNS / f"world-{split}-{level}", EACH, split, level)
-        scores["worlds"][title] = {"guess": world.guess, "right": {n: _right(folder / n, world, title) for n in names}}
-    write_json(folder / "scores.json", scores)
+    """Every named checkpoint, or all, in every world."""
+    names = sys.argv[1:] or shipped()
+    scores: dict[str, Any] = read_json(SCORES) if SCORES.exists() else {"seed": SEED, "worlds": {}}
+    with tempfile.TemporaryDirectory() as folder:
+        for title, (split, level, each) in WORLDS.items():
+            world = open_world(Path(folder) / title, each, split, level)
+            part = scores["worlds"].setdefault(title, {"each": each, "guess": world.guess, "right": {}})
+            for name in names:
+                part["right"][name] = rights(play(f"{PREFIX}{name}", world, Path(folder) / f"{title}-{name}"))
+                print(title, name, part["right"][name], file=sys.stderr, flush=True)
+    write_json(SCORES, scores)
     print(table(scores))
     return 0
-
-
-def _right(checkpoint: Path, world: World, title: str) -> dict[str, int]:
-    run = RUNS / f"{checkpoint.name}-{title.replace(',', '').replace(' ', '-')}"
-    return rights(play(f"local:{checkpoint}", world, run))
 
 
 def rights(summary: SuiteSummary) -> dict[str, int]:
@@ -48,15 +46,16 @@ def rights(summary: SuiteSummary) -> dict[str, int]:
 
 def table(scores: dict[str, Any]) -> str:
     """Shares in percent with standard errors, a row a checkpoint and world."""
-    each = scores["each"]
     lines = [f"| checkpoint | world | macro | {' | '.join(KINDS)} |", "|---" * (len(KINDS) + 3) + "|"]
     for title, world in scores["worlds"].items():
+        each = world["each"]
         for name, right in world["right"].items():
             cells = [percent(right[kind], each) for kind in KINDS]
-            lines.append(f"| {name} | {title} | {percent(sum(right.values()), each * len(KINDS))} | {' | '.join(cells)} |")
+            lines.append(
+                f"| {name} | {title} | {percent(sum(right.values()), each * len(KINDS))} | {' | '.join(cells)} |"
+            )
         guess = [f"{100 * world['guess'][kind]:.1f}" for kind in KINDS]
-        mean = 100 * sum(world["guess"].values()) / len(KINDS)
-        lines.append(f"| guess level | {title} | {mean:.1f} | {' | '.join(guess)} |")
+        lines.append(f"| guess level | {title} | | {' | '.join(guess)} |")
     return "\n".join(lines)
 
 

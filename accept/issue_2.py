@@ -10,8 +10,9 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,10 @@ SEED = 977
 """Of the world that is measured on; no training and no choice of a checkpoint has seen it."""
 FULL, QUICK = 200, 100
 """Questions a kind."""
+CONTROLLED = 100
+"""Of each kind that a control must bring down."""
+REPORTED = 60
+"""Of each kind where a figure is for the record."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,11 @@ class World:
     search: SearchServices
     other: SearchServices
     guess: dict[str, float]
+
+    def only(self, kinds: Sequence[str], each: int) -> World:
+        """The same world with the first `each` questions of some kinds."""
+        asked = [[sample for sample in self.samples if sample.extra["kind"] == kind][:each] for kind in kinds]
+        return replace(self, samples=[sample for part in asked for sample in part])
 
 
 @cache
@@ -84,7 +94,7 @@ def _scenes(world: World) -> list[Any]:
 def by_kind(summary: SuiteSummary) -> dict[str, float]:
     """Right over all questions of a kind; what failed counts against the model here."""
     kinds = summary.slices["kind"]
-    return {kind: kinds[kind].right / kinds[kind].total for kind in KINDS}
+    return {kind: kinds[kind].right / kinds[kind].total for kind in KINDS if kind in kinds}
 
 
 def macro(shares: dict[str, float]) -> float:
@@ -102,17 +112,18 @@ def trained(ctx: Context) -> list[Figure]:
 
 def scores_of(ctx: Context, model: str) -> list[Figure]:
     """By kind on held-out level 2, each control, and the open test and level 3 for the record."""
-    each = ctx.few(FULL, QUICK)
-    world = open_world(ctx.folder.parent / "world", each)
-    shares = by_kind(play(model, world, ctx.folder / "agent"))
+    each, rooms = ctx.few(FULL, QUICK), ctx.folder.parent
+    world = open_world(rooms / "world", each)
+    shares = by_kind(play(model, world, rooms / f"agent-{model.removeprefix(PREFIX)}"))
     above: dict[str, float] = {}
     for name, control in CONTROLS.items():
-        broken = by_kind(play(model, world, ctx.folder / name, control=None if ctx.broken else name))
+        asked = world.only(control.kinds, CONTROLLED)
+        broken = by_kind(play(model, asked, ctx.folder / name, control=None if ctx.broken else name))
         above |= {f"{name}/{kind}": broken[kind] - world.guess[kind] for kind in control.kinds}
     worst = max(above, key=lambda key: above[key])
     others = {
-        "open": by_kind(play(model, open_world(ctx.folder.parent / "open", each, "test_open"), ctx.folder / "open")),
-        "level3": by_kind(play(model, open_world(ctx.folder.parent / "l3", each, level=3), ctx.folder / "level3")),
+        "open": by_kind(play(model, open_world(rooms / "open", REPORTED, "test_open"), ctx.folder / "open")),
+        "level3": by_kind(play(model, open_world(rooms / "level3", REPORTED, level=3), ctx.folder / "level3")),
     }
     dump(ctx.folder, {"shares": shares, "guess": world.guess, "controls": above, **others})
     n = len(world.samples)
@@ -121,9 +132,9 @@ def scores_of(ctx: Context, model: str) -> list[Figure]:
         *figures,
         Figure("trained_both_above_guess", shares["both"] - world.guess["both"], each, SEED, f"{shares['both']:.3f}"),
         Figure("trained_macro", macro(shares), n, SEED),
-        Figure("trained_controls_above_guess", above[worst], n, SEED, f"worst of {len(above)}: {worst}"),
-        Figure("trained_test_open_macro", macro(others["open"]), n, SEED, words(others["open"])),
-        Figure("trained_level3_macro", macro(others["level3"]), n, SEED, words(others["level3"])),
+        Figure("trained_controls_above_guess", above[worst], CONTROLLED, SEED, f"worst of {len(above)}: {worst}"),
+        Figure("trained_test_open_macro", macro(others["open"]), 5 * REPORTED, SEED, words(others["open"])),
+        Figure("trained_level3_macro", macro(others["level3"]), 5 * REPORTED, SEED, words(others["level3"])),
     ]
 
 
@@ -144,7 +155,8 @@ def tools_matter(ctx: Context) -> list[Figure]:
     """The agent against the better of direct and tools-off; sabotaged, the agent has no tools either."""
     world = open_world(ctx.folder.parent / "world", ctx.few(FULL, QUICK))
     model = f"{PREFIX}trained"
-    agent = macro(by_kind(play(model, world, ctx.folder / "agent", tools=not ctx.broken)))
+    run = ctx.folder / "agent" if ctx.broken else ctx.folder.parent / "agent-trained"
+    agent = macro(by_kind(play(model, world, run, tools=not ctx.broken)))
     direct = macro(by_kind(play(model, world, ctx.folder / "direct", workflow="direct")))
     off = macro(by_kind(play(model, world, ctx.folder / "off", tools=False)))
     note = f"agent {agent:.3f}, direct {direct:.3f}, tools off {off:.3f}"
