@@ -76,3 +76,11 @@ def test_suites_of_different_rollouts_need_one_number(data, capsys):
         main(["eval", "mmsearch,vstar", "--data", str(data), "--model", "x", "--base-url", "http://127.0.0.1:9"]) == 2
     )
     assert "mmsearch 1, vstar 8" in capsys.readouterr().err
+
+
+def test_data_check_and_fetch_are_the_same_verbs(data, capsys):
+    released(data / "own", "mine", KNOWLEDGE[:3], options=False)
+    assert main(["data", "check", str(data / "own" / "test_all.json")]) == 0
+    assert main(["data", "check", "mmsearch", "--data", str(data)]) == 2
+    assert main(["data", "fetch", "infoseek", str(data)]) == 2
+    assert "on no hub" in capsys.readouterr().err
