@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A sub-verb with its own options."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EPILOG
-    verbs = parser.add_subparsers(dest="data_verb", metavar="VERB", required=True)
+    verbs = parser.add_subparsers(dest="data_verb", metavar="VERB", required=True, help="image-cache, check, fetch")
     for name, (line, declare, _) in VERBS.items():
         declare(verbs.add_parser(name, help=line, description=line))
 

@@ -20,6 +20,7 @@ VERBS = {
     "index": "index a folder of documents or pictures",
     "toy": "make the toy world",
     "bench": "list, fetch and check the published evaluation sets",
+    "data": "look after data sets",
     "eval": "run a suite or a manifest and score it",
     "compare": "compare two runs question by question",
     "stage0": "pre-train a tiny model: perception and copying",
