@@ -71,11 +71,12 @@ def test_several_suites_are_evaluated_in_one_run(data, capsys, monkeypatch):
     assert suites["vstar"]["counts"]["right"] == sum(item.letter == "A" for item in PERCEPTION)
 
 
-def test_suites_of_different_rollouts_need_one_number(data, capsys):
-    assert (
-        main(["eval", "mmsearch,vstar", "--data", str(data), "--model", "x", "--base-url", "http://127.0.0.1:9"]) == 2
-    )
-    assert "mmsearch 1, vstar 8" in capsys.readouterr().err
+def test_each_suite_has_its_published_number_of_rollouts_unless_one_is_given(data, capsys):
+    words = ["eval", "mmsearch,vstar", "--data", str(data), "--model", "x", "--base-url", "http://127.0.0.1:9"]
+    assert main([*words, "--dry-run"]) == 0
+    each = capsys.readouterr().out
+    assert main([*words, "--dry-run", "--k", "1"]) == 0
+    assert each != capsys.readouterr().out
 
 
 def test_data_check_and_fetch_are_the_same_verbs(data, capsys):

@@ -9,7 +9,6 @@ from vlagent.bench.suites.registry import (
     load_target,
     names_in,
     resolve_suites,
-    rollouts_of,
     sets_to_check,
     suite_of,
 )
@@ -26,7 +25,6 @@ __all__ = [
     "load_target",
     "names_in",
     "resolve_suites",
-    "rollouts_of",
     "sets_to_check",
     "suite_of",
 ]

@@ -221,15 +221,6 @@ def suite_of(source: str) -> Suite | None:
     return next((suite for name, suite in SUITES.items() if source in (name, *suite.entries)), None)
 
 
-def rollouts_of(target: str) -> int:
-    """The published number of rollouts of a suite or of suites that agree on it; 1 for anything else."""
-    wanted = {name: SUITES[name].k for name in names_in(target)}
-    if len(set(wanted.values())) > 1:
-        said = ", ".join(f"{name} {k}" for name, k in wanted.items())
-        raise UserError(f"{target}: the published rollouts differ ({said}); give one number for all: --k N")
-    return next(iter(wanted.values()), 1)
-
-
 def check_counts(samples: Sequence[Sample]) -> list[str]:
     """One line for each published set that is not whole: its score is not the published one."""
     found: dict[str, int] = {}
