@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
@@ -120,6 +121,11 @@ class _Vllm:
         self.generate, self.aclose = engine.generate, engine.aclose
         self._config = config
         self._transfer: Any = None
+        if config.sync and find_spec("vllm") is None:
+            raise UserError(
+                'engine.kind = "vllm": the transfer of weights needs vLLM in this environment too; '
+                "pip install 'trl[vllm]', or set engine.sync = false"
+            )
 
     async def push(self, policy: Policy) -> None:
         if not self._config.sync:
@@ -143,11 +149,6 @@ class _Vllm:
                 mode="server",
                 server_base_url=self._config.base_url,
             )
-        except ImportError as error:
-            raise UserError(
-                f'engine.kind = "vllm": the weight transfer needs vLLM here too ({_line(error)}); '
-                "pip install trl[vllm], or set engine.sync = false"
-            ) from None
         except Exception as error:
             raise PermanentError("vLLM server", f"no weight transfer with it ({_line(error)})") from error
 

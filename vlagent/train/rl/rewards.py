@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -132,7 +133,7 @@ def _further(sample: Sample, trajectory: Trajectory, ok: float, config: RewardCo
     if config.query_quality:
         found["query_quality"] = (config.query_quality, query_quality(sample, trajectory))
     for name, weight in config.plugins.items():
-        found[name] = (weight, _plugin(name)(sample, trajectory))
+        found[name] = (weight, plugin(name)(sample, trajectory))
     return found
 
 
@@ -174,7 +175,9 @@ def _holds(turn: Turn, truths: list[str]) -> bool:
     return any(truth in text for truth in truths)
 
 
-def _plugin(name: str) -> PartFn:
+@cache
+def plugin(name: str) -> PartFn:
+    """A part that another package brings. Raises `UserError` where none does."""
     for point in entry_points(group=GROUP):
         if point.name == name:
             found: PartFn = point.load()

@@ -28,7 +28,7 @@ from vlagent.search.base import SearchServices
 from vlagent.search.open import open_search
 from vlagent.tools.base import RetryPolicy
 from vlagent.tools.registry import make_tools
-from vlagent.train.rl.rewards import RewardConfig, TooManyFaults, is_fault, score, trained_reward
+from vlagent.train.rl.rewards import RewardConfig, TooManyFaults, is_fault, plugin, score, trained_reward
 from vlagent.types import EvalRow, Group, Record, Sample, Trajectory
 
 Key = tuple[str, int]
@@ -89,6 +89,8 @@ class Rollouts:
         agent = self.config.agent
         needed = {"agent": agent.tools, "rag": ("text_search", "image_search"), "direct": ()}[agent.workflow]
         self._tools = make_tools(needed, search=self.search)
+        for name in self.rewards.plugins:
+            plugin(name)
 
     async def collect(self, step: int, chat: ChatModel, jobs: Sequence[Sample], samples: int, seed: int) -> list[Group]:
         """`samples` episodes of each job, in the order of the jobs.
