@@ -22,6 +22,7 @@ VERBS = {
     "bench": "list, fetch and check the published evaluation sets",
     "data": "look after data sets",
     "eval": "run a suite or a manifest and score it",
+    "rescore": "score the episodes of a run again, without its model",
     "compare": "compare two runs question by question",
     "stage0": "pre-train a tiny model: perception and copying",
     "report": "write the page of a run",
