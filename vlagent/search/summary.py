@@ -70,13 +70,13 @@ class ExtractiveSummariser:
     def _choose(self, pool: Sequence[_Sentence]) -> list[_Sentence]:
         """The best that do not repeat each other, in their order."""
         chosen: list[_Sentence] = []
-        left = sorted(pool, key=lambda s: (s.hit, s.position))
-        top = max((s.score for s in left), default=0.0) or 1.0
+        left = [(s, 0.0) for s in sorted(pool, key=lambda s: (s.hit, s.position))]
+        top = max((s.score for s, _ in left), default=0.0) or 1.0
         while left and len(chosen) < self.most:
-            best = max(left, key=lambda s: s.score / top - self.diversity * _closest(s, chosen))
-            left.remove(best)
-            if _closest(best, chosen) < 0.95:
-                chosen.append(best)
+            best, _ = max(left, key=lambda pair: pair[0].score / top - self.diversity * pair[1])
+            chosen.append(best)
+            closer = ((s, max(near, _overlap(s.words, best.words))) for s, near in left if s is not best)
+            left = [(s, near) for s, near in closer if near < 0.95]
         return sorted(chosen, key=lambda s: (s.hit, s.position))
 
 
@@ -105,12 +105,8 @@ def _saturated(bag: Counter[str], word: str, usual: float) -> float:
     return count * 2.2 / (count + 1.2 * (0.5 + 0.5 * bag.total() / usual))
 
 
-def _closest(sentence: _Sentence, chosen: Sequence[_Sentence]) -> float:
-    """Share of words in common with the most similar sentence that was chosen."""
-    return max((_overlap(sentence.words, other.words) for other in chosen), default=0.0)
-
-
 def _overlap(a: frozenset[str], b: frozenset[str]) -> float:
+    """Share of words in common."""
     return len(a & b) / len(a | b) if a or b else 1.0
 
 

@@ -12,6 +12,11 @@ from collections.abc import Iterator
 from vlagent.search.sentences import Span, sentence_spans
 
 _MACHINE = r"(?:ai|a\.i\.|llms?|language models?|chat ?bots?|gpt|(?:ai |virtual |automated )?(?:assistants?|agents?))"
+_CLEARLY = (
+    r"(?:ai|a\.i\.|llms?|language models?|chat ?bots?|gpt|"
+    r"(?:ai|virtual|automated|any|all|every)\s+(?:assistants?|agents?))"
+)
+"""Without the people and offices that are called so as well."""
 _NAMED = ("ai ", "ai:", "ais ", "a.i.", "llm", "language model", "chatbot", "chat bot", "gpt", "assistant", "agent")
 _ORDERS = r"(?:instructions?|prompts?|rules|directions|guidelines|commands|directives|tasks?|messages?|questions?)"
 _EARLIER = r"(?:previous|prior|above|earlier|preceding|former|your|existing|original|system|all)"
@@ -44,13 +49,14 @@ _RULES: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
     (
         _NAMED,
-        r"\b(?:dear|attention|attn|note\s+to|notice\s+to|message\s+to|to\s+(?:all|any|every))\s*:?\s+(?:the\s+|all\s+|any\s+)?"
-        rf"{_MACHINE}\b",
+        r"\b(?:dear|attention|attn|note\s+to|notice\s+to|message\s+to|to)\s*:?\s+(?:the\s+|all\s+|any\s+|every\s+)?"
+        rf"{_CLEARLY}\s*[:,]",
     ),
+    (_NAMED, rf"\b(?:dear|attention|attn)\s*:?\s+(?:the\s+|all\s+|any\s+)?{_CLEARLY}\b"),
     (_NAMED, rf"\b{_MACHINE}\s+(?:reading|processing|summari[sz]ing|parsing|viewing|visiting|crawling)\s+this\b"),
     (
         _NAMED,
-        rf"\b{_MACHINE}\s+(?:must|should|shall|have\s+to|are\s+required\s+to|is\s+required\s+to)\s+"
+        rf"\b{_CLEARLY}\s+(?:must|should|shall|have\s+to|are\s+required\s+to|is\s+required\s+to)\s+"
         rf"(?:now\s+|only\s+|always\s+|instead\s+)?{_TELL}\b",
     ),
     (("you are now",), r"\byou\s+are\s+now\s+(?:an?|the|in|no\s+longer|free|dan|called)\b"),

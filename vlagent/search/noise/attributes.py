@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from vlagent.search.noise.names import names_in
+
 _YEAR = r"(?P<value>(?:1[0-9]|20)\d\d)\b"
 _CAPITALISED = r"[A-Z\u00c0-\u00de][\w'’&-]*"
 _WHO = rf"(?P<value>(?:the\s+)?{_CAPITALISED}(?:[ ]+(?:(?:of|the|de|van|von|and)[ ]+)?{_CAPITALISED})*)"
@@ -71,18 +73,32 @@ ATTRIBUTES = (
     _amount(
         "population",
         r"\b(?:population|inhabitants|how many people)\b",
-        r"population\s+(?:of|is|was)\s+(?:about\s+)?NUMBER",
+        r"population\b[^.;\d]{0,30}?\b(?:of|is|was)\s+(?:about\s+)?NUMBER",
     ),
     _amount(
         "height",
         r"\b(?:height|how (?:tall|high))\b",
         rf"NUMBER{_METRES}\s+(?:tall|high)",
-        r"height\s+(?:of|is)\s+NUMBER",
+        r"height\b[^.;\d]{0,30}?\b(?:of|is)\s+NUMBER",
     ),
-    _amount("length", r"\b(?:length|how long)\b", rf"NUMBER{_METRES}\s+long\b", r"length\s+(?:of|is)\s+NUMBER"),
-    _amount("capacity", r"\b(?:capacity|how many (?:seats|spectators))\b", r"capacity\s+(?:of|is)\s+NUMBER"),
+    _amount(
+        "length",
+        r"\b(?:length|how long)\b",
+        rf"NUMBER{_METRES}\s+long\b",
+        r"length\b[^.;\d]{0,30}?\b(?:of|is)\s+NUMBER",
+    ),
+    _amount(
+        "capacity", r"\b(?:capacity|how many (?:seats|spectators))\b", r"capacity\b[^.;\d]{0,30}?\b(?:of|is)\s+NUMBER"
+    ),
 )
 """The first that a query asks for decides."""
+
+
+def subject_of(query: str) -> str:
+    """The name of what a query is about: the longest one, without the words that say what is asked of it."""
+    attribute = attribute_of(query)
+    bare = re.sub(attribute.asked, " ", query, flags=re.IGNORECASE) if attribute else query
+    return max(names_in(bare) or names_in(query), key=len)
 
 
 def attribute_of(query: str) -> Attribute | None:

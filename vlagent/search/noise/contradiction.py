@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from vlagent.search.noise.attributes import Attribute, attribute_of
-from vlagent.search.noise.names import names_in, speaks_of
+from vlagent.search.noise.attributes import Attribute, attribute_of, subject_of
+from vlagent.search.noise.names import speaks_of
 from vlagent.search.sentences import sentences
 from vlagent.search.words import fold
 from vlagent.types import Hit
@@ -44,7 +44,7 @@ def contradiction(query: str, hits: Sequence[Hit]) -> Contradiction | None:
 
 def _values(attribute: Attribute, query: str, hit: Hit) -> Iterator[str]:
     """From sentences that name what is asked about, or say "it" under a title that does."""
-    name = max(names_in(query), key=len)
+    name = subject_of(query)
     titled = speaks_of(hit.source.title, name, query)
     for sentence in sentences(hit.text):
         subject = speaks_of(sentence, name, query) or (titled and re.match(r"(?:It|He|She|They|The)\b", sentence))

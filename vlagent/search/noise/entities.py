@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from vlagent.search.noise.names import is_misspelt, names_in, speaks_of
+from vlagent.search.noise.attributes import subject_of
+from vlagent.search.noise.names import is_misspelt, speaks_of
 from vlagent.search.words import fold
 from vlagent.types import Hit
 
@@ -23,7 +24,7 @@ def is_namesake(hit: Hit, query: str, name: str) -> bool:
 
 def ordered(query: str, hits: Sequence[Hit], flag: str) -> list[Hit]:
     """Those about a namesake last, with the flag. Where every hit is one, there is nothing to tell apart."""
-    name = max(names_in(query), key=len)
+    name = subject_of(query)
     namesakes = [is_namesake(hit, query, name) for hit in hits]
     if not name or all(namesakes):
         return list(hits)

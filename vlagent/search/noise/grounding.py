@@ -24,7 +24,7 @@ def ungrounded(query: str, seen: Sequence[Hit]) -> str:
     titles = list(dict.fromkeys(hit.source.title for hit in seen if hit.thumbnail is not None))
     if not titles:
         return _POINTED if _POINTING.search(query) else ""
-    asked = query_words(query)
+    asked = query_words(_POINTING.sub(" ", query))
     if any(_shares(asked, title) for title in titles):
         return ""
     known = ", ".join(f'"{title}"' for title in titles[:_SHOWN])
