@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
-from vlagent.config import load_config, make_config
-from vlagent.errors import UserError
+from vlagent.cli.training import need_torch, training_config
 from vlagent.train.config import SftConfig
-from vlagent.train.folder import check_same_run, read_sft_config
+from vlagent.train.folder import FREE
 
 HELP = "fine-tune a model on episodes"
 
@@ -24,8 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train; 0 done, 130 stopped by Ctrl-C with a checkpoint."""
-    config = _config(args)
-    _need_torch()
+    config = training_config(SftConfig, args, "sft", FREE)
+    need_torch("sft")
     if args.dry_run:
         return _dry_run(config)
     from vlagent.train.sft import train_sft
@@ -39,33 +37,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _config(args: argparse.Namespace) -> SftConfig:
-    """The given file, or the run's own with changes that do not decide results."""
-    files = [word for word in args.words if "=" not in word]
-    overrides = [word for word in args.words if "=" in word]
-    if len(files) > 1:
-        raise UserError(f"{files[1]!r}: one configuration file is expected, then key.path=value")
-    if args.resume is None:
-        if not files:
-            raise UserError("sft: which configuration? give a TOML file, or --resume RUN")
-        return load_config(SftConfig, Path(files[0]), overrides)
-    before = read_sft_config(args.resume)
-    table = before.model_dump(mode="json")
-    now = load_config(SftConfig, Path(files[0]), overrides) if files else make_config(SftConfig, table, overrides)
-    now = now.model_copy(update={"run": str(args.resume)})
-    check_same_run(before, now, args.resume)
-    return now
-
-
 def _dry_run(config: SftConfig) -> int:
     from vlagent.train.plan import plan_sft, plan_table
 
     print(config.model_dump_json(indent=1, exclude_none=True))
     print(plan_table(plan_sft(config)))
     return 0
-
-
-def _need_torch() -> None:
-    missing = [name for name in ("torch", "transformers", "accelerate", "peft") if find_spec(name) is None]
-    if missing:
-        raise UserError(f"sft needs {missing[0]}: pip install 'vlagent[train]'")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
@@ -20,8 +20,11 @@ FREE = frozenset(
         *("batch.micro_rows", "batch.micro_tokens", "validation.concurrency", "model.export_dtype"),
     }
 )
-"""May change between a run and its resumption: where and how fast, not what is computed."""
+"""May change between a run and its resumption: where and how fast, not what is computed. `x.` is all below x."""
 METRICS = "metrics.jsonl"
+
+
+C = TypeVar("C", bound=BaseModel)
 
 
 class SftSummary(Record):
@@ -63,21 +66,30 @@ def start_folder(run: Path, config: BaseModel) -> None:
 
 def read_sft_config(run: Path) -> SftConfig:
     """The configuration that a run was started with."""
+    return read_run_config(run, SftConfig, "sft")
+
+
+def read_run_config(run: Path, kind: type[C], verb: str) -> C:
+    """The configuration that a run of this verb was started with."""
     try:
-        return SftConfig.model_validate(read_json(run / "config.json"))
+        return kind.model_validate(read_json(run / "config.json"))
     except ValidationError:
-        raise UserError(f"{run}: its config.json is not that of an sft run") from None
+        raise UserError(f"{run}: its config.json is not that of an {verb} run") from None
 
 
 def check_same_run(before: BaseModel, now: BaseModel, run: Path, free: frozenset[str] = FREE) -> None:
     """`UserError` that names the first key that decides results and has changed."""
     old, new = _flat(before.model_dump(mode="json")), _flat(now.model_dump(mode="json"))
     for name in sorted(old.keys() | new.keys()):
-        if name not in free and old.get(name) != new.get(name):
+        if not _is_free(name, free) and old.get(name) != new.get(name):
             raise UserError(
                 f"{run}: {name} was {old.get(name)!r} and is now {new.get(name)!r}; "
                 "resume with the same value, or start another run"
             )
+
+
+def _is_free(name: str, free: frozenset[str]) -> bool:
+    return name in free or any(table.endswith(".") and name.startswith(table) for table in free)
 
 
 def record_metrics(run: Path, values: dict[str, Any]) -> None:

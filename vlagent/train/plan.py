@@ -17,6 +17,7 @@ from vlagent.errors import UserError
 from vlagent.model.load import ARCHITECTURES
 from vlagent.train.config import ModelConfig, SftConfig
 from vlagent.train.parts import adapt, part_of
+from vlagent.train.rl.config import RlConfig
 from vlagent.types import Record
 
 BYTES = {"float32": 4, "bfloat16": 2}
@@ -45,26 +46,42 @@ class Plan(Record):
     activations: int
     logits: int
     """Of one pass, as if half of its tokens were the model's own, in float32 with gradient."""
+    reference: int = 0
+    """The model before training, which the KL term is taken against."""
     note: str = "An estimate from config.json; buffers of the allocator and of kernels come on top (10-20 %)."
 
     @property
     def total(self) -> int:
-        return self.weights + self.gradients + self.optimizer + self.activations + self.logits
+        held = self.weights + self.gradients + self.optimizer + self.reference
+        return held + self.activations + self.logits
 
 
 def plan_sft(config: SftConfig) -> Plan:
     """The plan of a configuration. Raises `UserError` where the model's folder has no config.json."""
-    model, hf = empty_model(config.model)
+    return _plan(config.model, config.batch.micro_tokens)
+
+
+def plan_rl(config: RlConfig) -> Plan:
+    """The plan of a run of reinforcement learning: the update. What the rollout engine caches comes on top."""
+    plan = _plan(config.model, config.batch.micro_tokens)
+    own_reference = config.algorithm.beta > 0 and config.model.lora is None
+    reference = sum(part.weights for part in plan.parts) * BYTES[config.model.dtype] if own_reference else 0
+    engine = "keys and values of the episodes that run at once (engine.*) come on top where the engine is in_process"
+    return plan.model_copy(update={"reference": reference, "note": f"{plan.note[:-1]}; {engine}."})
+
+
+def _plan(config: ModelConfig, micro_tokens: int) -> Plan:
+    model, hf = empty_model(config)
     parts = _parts(model)
-    bytes_each = BYTES[config.model.dtype]
+    bytes_each = BYTES[config.dtype]
     trained = sum(part.trained for part in parts)
     return Plan(
         parts=parts,
-        weights=sum(part.weights for part in parts) * (bytes_each + (2 if config.model.mixed_precision != "no" else 0)),
+        weights=sum(part.weights for part in parts) * (bytes_each + (2 if config.mixed_precision != "no" else 0)),
         gradients=trained * bytes_each,
-        optimizer=trained * STATE_BYTES[config.model.dtype],
-        activations=_activations(hf, config),
-        logits=config.batch.micro_tokens // 2 * hf.get_text_config().vocab_size * 4 * 2,
+        optimizer=trained * STATE_BYTES[config.dtype],
+        activations=_activations(hf, config, micro_tokens),
+        logits=micro_tokens // 2 * hf.get_text_config().vocab_size * 4 * 2,
     )
 
 
@@ -95,15 +112,15 @@ def _parts(model: Any) -> tuple[PlanPart, ...]:
     return tuple(PlanPart(name=name, weights=all_, trained=some) for name, (all_, some) in counts.items())
 
 
-def _activations(hf: Any, config: SftConfig) -> int:
+def _activations(hf: Any, config: ModelConfig, micro_tokens: int) -> int:
     """Of the decoder: a layer keeps about 10 hidden and 3 feed-forward vectors a token for its backward pass."""
     text = hf.get_text_config()
-    size = 2 if config.model.mixed_precision != "no" else BYTES[config.model.dtype]
+    size = 2 if config.mixed_precision != "no" else BYTES[config.dtype]
     layer = (10 * text.hidden_size + 3 * text.intermediate_size) * size
     kept = text.num_hidden_layers * layer
-    if config.model.gradient_checkpointing:
+    if config.gradient_checkpointing:
         kept = text.num_hidden_layers * text.hidden_size * size + layer
-    return int(config.batch.micro_tokens * kept)
+    return int(micro_tokens * kept)
 
 
 def plan_table(plan: Plan) -> str:
@@ -111,6 +128,6 @@ def plan_table(plan: Plan) -> str:
     lines = ["Memory of one process without sharding, an ESTIMATE:"]
     for part in plan.parts:
         lines.append(f"  {part.name:<12}{part.weights:>16,} weights{part.trained:>16,} trained")
-    for name in ("weights", "gradients", "optimizer", "activations", "logits", "total"):
+    for name in ("weights", "gradients", "optimizer", "reference", "activations", "logits", "total"):
         lines.append(f"  {name:<12}{getattr(plan, name) / GIB:>12.3f} GiB")
     return "\n".join([*lines, f"  {plan.note}"])

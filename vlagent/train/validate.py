@@ -13,6 +13,7 @@ import torch
 from vlagent.agent.loop import Agent
 from vlagent.bench.config import EvalConfig
 from vlagent.bench.evaluate import Watcher, evaluate
+from vlagent.chat.base import ChatModel
 from vlagent.data.manifest import load_samples
 from vlagent.model.engine import EngineOptions
 from vlagent.model.load import Policy
@@ -27,10 +28,9 @@ from vlagent.types import Sample
 class Exam:
     """The questions of a run's validation, opened once."""
 
-    def __init__(self, config: ValidationConfig, seed: int, engine: EngineOptions | None = None) -> None:
+    def __init__(self, config: ValidationConfig, seed: int) -> None:
         assert config.data is not None
         self.config = config
-        self._engine = (engine or EngineOptions()).model_copy(update={"max_batch": config.concurrency})
         self.samples = load_samples(config.data, seed=seed, limit=config.limit)
         self._search = open_search(Path(config.search)) if config.search else SearchServices()
         agent = config.agent
@@ -39,29 +39,29 @@ class Exam:
 
     def sit(self, policy: Policy, folder: Path, rank: int, world: int, stop: Any) -> tuple[int, int]:
         """(right, scored) of this process's share of the questions; episodes and page data stay in the folder."""
-        samples = self.samples[rank::world]
+        chat = local_chat(policy, EngineOptions(max_batch=self.config.concurrency))
+        try:
+            with evaluating(policy.model):
+                return asyncio.run(self.play(chat, self.samples[rank::world], folder, stop))
+        finally:
+            chat.close()
+
+    async def play(self, chat: ChatModel, samples: Sequence[Sample], folder: Path, stop: Any) -> tuple[int, int]:
+        """(right, scored) of some of the questions, played by this model."""
         if not samples:
             return 0, 0
-        with evaluating(policy.model):
-            return asyncio.run(self._sit(policy, samples, folder, stop))
-
-    async def _sit(self, policy: Policy, samples: Sequence[Sample], folder: Path, stop: Any) -> tuple[int, int]:
         agent_config = self.config.agent
-        chat = local_chat(policy, self._engine)
         agent = Agent(chat, agent_config, self._tools, self._search, folder=folder / "images")
         config = EvalConfig(
             target=str(self.config.data),
-            model=policy.name,
+            model=chat.name,
             agent=agent_config,
             search=self.config.search,
             concurrency=self.config.concurrency,
         )
         watcher = Watcher()
         watcher.on_row = lambda _: watcher.stop.set() if stop() else None
-        try:
-            result = await evaluate(config, agent, samples, folder, watcher=watcher)
-        finally:
-            chat.close()
+        result = await evaluate(config, agent, samples, folder, watcher=watcher)
         return result.summary.counts.right, result.summary.counts.scored
 
 

@@ -1,0 +1,41 @@
+"""What the verbs that train have in common: one configuration file, overrides, and going on with a run."""
+
+from __future__ import annotations
+
+import argparse
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from vlagent.config import load_config, make_config
+from vlagent.errors import UserError
+from vlagent.train.folder import check_same_run, read_run_config
+
+C = TypeVar("C", bound=BaseModel)
+
+
+def training_config(kind: type[C], args: argparse.Namespace, verb: str, free: frozenset[str]) -> C:
+    """The given file, or with --resume the run's own with changes that do not decide results."""
+    files = [word for word in args.words if "=" not in word]
+    overrides = [word for word in args.words if "=" in word]
+    if len(files) > 1:
+        raise UserError(f"{files[1]!r}: one configuration file is expected, then key.path=value")
+    if args.resume is None:
+        if not files:
+            raise UserError(f"{verb}: which configuration? give a TOML file, or --resume RUN")
+        return load_config(kind, Path(files[0]), overrides)
+    before = read_run_config(args.resume, kind, verb)
+    table = before.model_dump(mode="json")
+    now = load_config(kind, Path(files[0]), overrides) if files else make_config(kind, table, overrides)
+    now = now.model_copy(update={"run": str(args.resume)})
+    check_same_run(before, now, args.resume, free)
+    return now
+
+
+def need_torch(verb: str, *more: str) -> None:
+    """`UserError` where the extra [train] is not installed."""
+    missing = [name for name in ("torch", "transformers", "accelerate", "peft", *more) if find_spec(name) is None]
+    if missing:
+        raise UserError(f"{verb} needs {missing[0]}: pip install 'vlagent[train]'")

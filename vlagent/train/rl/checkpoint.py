@@ -1,0 +1,78 @@
+"""Where a run of reinforcement learning is, and the weights that did best in validation so far.
+
+    RUN/checkpoints/step-000020/                           as in fine-tuning (train.checkpoint)
+    RUN/checkpoints/best-000010/trained.safetensors        the trained weights after step 10
+    RUN/rollouts/step-000012/                              a step's episodes (rl.recorded), before its update
+
+A kill at any moment leaves whole folders only. Best weights stay as long as any checkpoint speaks of them, so a resumed
+run finds those that it knew of.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from vlagent.files import read_json
+from vlagent.train.checkpoint import Position, checkpoints
+from vlagent.train.parts import trainable
+from vlagent.train.rl.recorded import recorded_steps, step_folder
+
+ROLLOUTS = "rollouts"
+DROPPED = "rollouts_dropped"
+"""Groups that dynamic sampling replaced: they are measured, not trained on."""
+
+
+class RlPosition(Position):
+    """Where a run is."""
+
+    skipped: int = 0
+    """Optimizer steps that no group taught anything for."""
+    episodes: int = 0
+    best_step: int | None = None
+    best_success: float | None = None
+    last_success: float | None = None
+
+
+def write_best(run: Path, model: nn.Module, step: int) -> None:
+    """Keep the trained weights of this moment as the best so far."""
+    folder = _best_folder(run, step)
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    save_file({k: v.detach().contiguous().cpu() for k, v in trainable(model).items()}, partial / "trained.safetensors")
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.rename(folder)
+
+
+def read_best(run: Path, model: nn.Module, step: int) -> None:
+    """Put the best weights into the model."""
+    saved = load_file(_best_folder(run, step) / "trained.safetensors")
+    with torch.no_grad():
+        for name, weight in trainable(model).items():
+            weight.copy_(saved[name])
+
+
+def drop_old_best(run: Path) -> None:
+    """Remove best weights that no checkpoint speaks of any more."""
+    wanted = {read_json(folder / "state.json").get("best_step") for folder in checkpoints(run)}
+    for folder in (run / "checkpoints").glob("best-*"):
+        if int(folder.name.removeprefix("best-")) not in wanted:
+            shutil.rmtree(folder)
+
+
+def drop_old_rollouts(run: Path, step: int, keep: int | None) -> None:
+    """Remove recorded steps beyond the last `keep` before `step`."""
+    if keep is not None:
+        for folder in (run / ROLLOUTS, run / DROPPED):
+            for old in recorded_steps(folder):
+                if old < step - keep:
+                    shutil.rmtree(step_folder(folder, old))
+
+
+def _best_folder(run: Path, step: int) -> Path:
+    return run / "checkpoints" / f"best-{step:06d}"
