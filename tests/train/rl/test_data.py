@@ -40,7 +40,13 @@ def data(world: Path, *sources: dict[str, Any], seed: int = 0, **more: Any) -> Q
 
 
 def drawn(questions: Questions, steps: int, count: int = 7) -> list[str]:
-    return [sample.id for step in range(steps) for sample in questions.draw(step, count)]
+    return [sample.id.split("~")[0] for step in range(steps) for sample in questions.draw(step, count)]
+
+
+def test_a_question_that_comes_twice_in_a_step_has_two_names(world: Path) -> None:
+    ids = [sample.id for sample in data(world, {"data": "b.jsonl"}).draw(0, 7)]
+    assert len(set(ids)) == 7
+    assert sum("~2" in name for name in ids) == 2
 
 
 def test_sources_are_mixed_by_weight_whatever_their_size(world: Path) -> None:

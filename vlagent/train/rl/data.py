@@ -18,6 +18,7 @@ from pydantic import Field, model_validator
 
 from vlagent.bench.evaluate import slices_of
 from vlagent.data.manifest import load_samples
+from vlagent.data.rows import with_unique_ids
 from vlagent.errors import UserError
 from vlagent.files import iter_jsonl, read_records
 from vlagent.randomness import rng_of, seed_of
@@ -103,12 +104,20 @@ class Questions:
         return list({sample.id: sample for pool in self._pools for sample in pool.samples}.values())
 
     def draw(self, step: int, count: int, refill: int = 0) -> list[Sample]:
-        """The `count` questions of a step, counted from 0; `refill` numbers further draws for the same step."""
-        if refill:
-            return self._drawn_freely(count, step, "refill", refill)
+        """The `count` questions of a step, counted from 0; `refill` numbers further draws for the same step.
+
+        One that comes twice in a step (at the end of a pass) is named `id~2`, since randomness is keyed by the id.
+        """
         curriculum = self.config.curriculum
-        if curriculum and step < curriculum.ramp_steps:
-            return self._drawn_freely(count, step, "ramp", 0)
+        if refill:
+            drawn = self._drawn_freely(count, step, "refill", refill)
+        elif curriculum and step < curriculum.ramp_steps:
+            drawn = self._drawn_freely(count, step, "ramp", 0)
+        else:
+            drawn = self._in_order(step, count)
+        return with_unique_ids(drawn)
+
+    def _in_order(self, step: int, count: int) -> list[Sample]:
         sources = self._sources((step + 1) * count)
         drawn = []
         for place in range(step * count, (step + 1) * count):
