@@ -2,8 +2,10 @@ import math
 
 import pytest
 
+from vlagent.bench.compare import compare
 from vlagent.bench.statistics import cluster_bootstrap, clustered, in_clusters, picture_clusters, validity
-from vlagent.types import ImageRef, Sample
+from vlagent.files import append_jsonl
+from vlagent.types import EvalRow, ImageRef, Outcome, Sample, StopReason
 
 
 def asked(name, *pictures):
@@ -91,3 +93,22 @@ def test_an_invalid_run_says_why_with_its_numbers():
     assert math.isclose(found.failed_share, 0.3)
     with pytest.raises(ValueError, match="between 0 and 1"):
         validity(failed=0, unscored=0, total=1, limit=1.5)
+
+
+def test_questions_about_one_picture_count_once_in_a_paired_comparison(tmp_path):
+    # 3 pictures with 4 questions each: the second run is right on all of two pictures, the first on all of the third
+    samples = [asked(f"{p}-{n}", p) for p in "abc" for n in range(4)]
+    for run, right in (("one", "c"), ("two", "ab")):
+        for sample in samples:
+            outcome = Outcome.RIGHT if sample.id[0] in right else Outcome.WRONG
+            row = EvalRow(suite="s", sample_id=sample.id, outcome=outcome, answers=("x",), stop=StopReason.ANSWERED)
+            append_jsonl(tmp_path / run / "rows.jsonl", row)
+    apart = compare(tmp_path / "one", tmp_path / "two").all
+    assert (apart.clusters, apart.better, apart.worse) == (12, 8, 4)
+    for run in ("one", "two"):
+        append_jsonl(tmp_path / run / "samples.jsonl", *samples)
+    found = compare(tmp_path / "one", tmp_path / "two").all
+    assert (found.clusters, found.better, found.worse, found.difference) == (3, 8, 4, apart.difference)
+    assert found.p_value == 1.0  # two clusters against one
+    assert found.interval == (-1.0, 1.0)
+    assert found.interval[0] < apart.interval[0]

@@ -1,20 +1,21 @@
 """Two runs, question by question: the same questions, paired, with what changed and how sure that is.
 
-S = questions that both runs scored. A question's value is the share of its scored rollouts that are right.
+A question's value is the share of its scored rollouts that are right. Questions that share a picture are one cluster:
+they are drawn together, and count once in the test.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-
-from vlagent.bench.metrics import bootstrap_interval, mcnemar_exact
+from vlagent.bench.metrics import mcnemar_exact, mean
+from vlagent.bench.statistics import cluster_bootstrap, picture_clusters
 from vlagent.errors import UserError
 from vlagent.files import read_records
-from vlagent.types import EvalRow, Outcome, Record
+from vlagent.types import EvalRow, Outcome, Record, Sample
 
 Key = tuple[str, str]
 """(suite, sample id within it)."""
@@ -50,9 +51,10 @@ class Pairing(Record):
     difference: float | None
     """Second minus first."""
     interval: tuple[float, float] | None
-    """95 %, paired bootstrap over questions."""
+    """95 %, paired bootstrap over clusters of questions that share a picture."""
     p_value: float
-    """Exact, two-sided: McNemar's test; the sign test on questions where there are several rollouts."""
+    """Exact, two-sided: McNemar's test; the sign test on clusters where a cluster has several questions or rollouts."""
+    clusters: int = 0
     better: int
     worse: int
     same: int
@@ -79,12 +81,15 @@ def compare(first: Path, second: Path, *, seed: int = 0) -> Comparison:
     if not keys:
         raise UserError(f"{first} and {second} share no question that both have scored")
     pairs = {key: (_value(a[key]), _value(b[key])) for key in keys}
+    cluster_of = _clusters(first)
     suites = dict.fromkeys(suite for suite, _ in keys)
     return Comparison(
         first=str(first),
         second=str(second),
-        all=_pairing(list(pairs.values()), seed),
-        suites={name: _pairing([pairs[key] for key in keys if key[0] == name], seed) for name in suites},
+        all=_pairing(pairs, cluster_of, seed),
+        suites={
+            name: _pairing({key: pairs[key] for key in keys if key[0] == name}, cluster_of, seed) for name in suites
+        },
         flips=tuple(_flip(key, pairs[key], a[key], b[key]) for key in keys if pairs[key][0] != pairs[key][1]),
         unpaired=tuple(each for each in unpaired if each),
     )
@@ -127,18 +132,28 @@ def _value(rows: Sequence[EvalRow]) -> float:
     return sum(row.outcome is Outcome.RIGHT for row in scored) / len(scored)
 
 
-def _pairing(pairs: Sequence[tuple[float, float]], seed: int) -> Pairing:
-    values = np.asarray(pairs, dtype=np.float64)
-    """[S, 2]"""
-    better, worse = int((values[:, 1] > values[:, 0]).sum()), int((values[:, 1] < values[:, 0]).sum())
-    differences = values[:, 1] - values[:, 0]
+def _clusters(run: Path) -> dict[Key, str]:
+    """The cluster of each question of a run; nothing where its samples are not there."""
+    samples = list(read_records(run / "samples.jsonl", Sample))
+    found = picture_clusters(samples)
+    return {(sample.source, sample.id.removeprefix(f"{sample.source}/")): found[sample.id] for sample in samples}
+
+
+def _pairing(pairs: Mapping[Key, tuple[float, float]], cluster_of: Mapping[Key, str], seed: int) -> Pairing:
+    differences = {key: second - first for key, (first, second) in pairs.items()}
+    clusters: dict[object, list[float]] = {}
+    for key, difference in differences.items():
+        clusters.setdefault(cluster_of.get(key, key), []).append(difference)
+    sums = [math.fsum(cluster) for cluster in clusters.values()]
+    better, worse = sum(value > 0 for value in differences.values()), sum(value < 0 for value in differences.values())
     return Pairing(
         pairs=len(pairs),
-        first=float(values[:, 0].mean()),
-        second=float(values[:, 1].mean()),
-        difference=float(differences.mean()),
-        interval=bootstrap_interval(differences, lambda drawn: drawn.mean(axis=1), seed=seed),
-        p_value=mcnemar_exact(worse, better),
+        first=mean([first for first, _ in pairs.values()]),
+        second=mean([second for _, second in pairs.values()]),
+        difference=mean(list(differences.values())),
+        interval=cluster_bootstrap(list(clusters.values()), seed=seed),
+        p_value=mcnemar_exact(sum(value < 0 for value in sums), sum(value > 0 for value in sums)),
+        clusters=len(clusters),
         better=better,
         worse=worse,
         same=len(pairs) - better - worse,
