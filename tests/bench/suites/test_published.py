@@ -12,6 +12,8 @@ from tests.bench.suites.world import lay_out, outcomes, play
 from vlagent.bench.suites import SUITES, load_target, resolve_suites
 from vlagent.bench.suites.registry import LAYOUTS
 from vlagent.errors import UserError
+from vlagent.toy.lexicon import KINDS
+from vlagent.toy.world import WorldConfig, make_world
 
 RELEASED = [(name, "released manifest") for name in SUITES if name != "toy"]
 
@@ -123,3 +125,11 @@ def test_a_file_of_other_columns_is_one_line_that_names_the_missing_one(tmp_path
     path.write_text(path.read_text().replace('"label"', '"truth"'))
     with pytest.raises(UserError, match="a column 'label' is expected; there are text, category, truth"):
         load_target("vstar", tmp_path)
+
+
+def test_a_toy_world_is_the_suite_toy(tmp_path):
+    make_world(tmp_path, WorldConfig(seed=3, per_kind={"test": 2}))
+    (found,) = resolve_suites(["toy"], tmp_path)
+    samples = found.load()
+    assert len(samples) == 2 * len(KINDS)
+    assert {sample.extra["kind"] for sample in samples} == set(KINDS)
