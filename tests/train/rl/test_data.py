@@ -111,7 +111,7 @@ def test_a_curriculum_keeps_the_band_of_measured_pass_rates(world: Path) -> None
 def test_a_ramp_goes_from_the_easy_questions_to_all_of_them(world: Path) -> None:
     ramp = {"pass_rates": rates(world), "ramp_steps": 10, "start": 0.8}
     questions = data(world, {"data": "a.jsonl"}, curriculum=ramp)
-    lowest = [min(int(s.id[2:]) for s in questions.draw(step, 8)) / 29 for step in range(30)]
+    lowest = [min(int(s.id[2:4]) for s in questions.draw(step, 8)) / 29 for step in range(30)]
     for step in range(10):
         assert lowest[step] >= 0.8 * (1 - step / 10) - 1e-9
     assert min(lowest[10:]) < 0.1
