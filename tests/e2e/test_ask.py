@@ -172,10 +172,12 @@ def test_a_forgotten_question_is_said(cli: Cli, server: FakeOpenAI, photo: Path)
     assert "question" in done.stderr
 
 
-def test_without_a_model_one_line_says_what_to_pass(cli: Cli, photo: Path) -> None:
-    done = cli("ask", photo, "What?")
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+def test_without_a_model_the_shipped_one_answers_and_is_named(cli: Cli, photo: Path) -> None:
+    pytest.importorskip("torch", reason="models in this process need the extra [train]")
+    done = cli("ask", photo, "What does the red sign say?")
+    assert "shipped:" in done.stderr
     assert "--base-url" in done.stderr
+    assert done.returncode in (0, 3)
 
 
 def test_a_wrong_key_is_one_line_and_exit_3_without_the_key(cli: Cli, server: FakeOpenAI, photo: Path) -> None:
