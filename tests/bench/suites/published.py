@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import importlib
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,11 +22,9 @@ def _jsonl(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def _parquet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    import pyarrow as pa
-    from pyarrow import parquet
-
+    arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
     path.parent.mkdir(parents=True, exist_ok=True)
-    parquet.write_table(pa.Table.from_pylist(list(rows)), path)
+    parquet.write_table(arrow.Table.from_pylist(list(rows)), path)
 
 
 def _tsv(path: Path, rows: Sequence[dict[str, Any]]) -> None:
