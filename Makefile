@@ -41,3 +41,18 @@ accept-%: setup
 
 clean:
 	rm -rf $(VENV) runs .accept
+
+# Contract tests with veRL, which needs an older transformers than we do: an environment of its own.
+VERL_VENV ?= .venv-verl
+VERL_NEEDS := tests/integrations/verl/requirements.txt
+.PHONY: test-verl
+test-verl: $(VERL_VENV)/installed
+	HF_HUB_OFFLINE=1 $(VERL_VENV)/bin/python -m pytest -p no:cacheprovider tests/integrations/verl
+
+$(VERL_VENV)/installed: $(VERL_NEEDS)
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13) and "veRL needs Python 3.11 or 3.12; call make test-verl PYTHON=python3.11")'
+	@start=$$(date +%s); \
+	$(PYTHON) -m venv $(VERL_VENV) && \
+	$(VERL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check "$$(grep ^torch== $(VERL_NEEDS))" && \
+	$(VERL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $(VERL_NEEDS) -e . && \
+	touch $@ && echo "installed veRL in $$(( $$(date +%s) - start )) s"

@@ -12,34 +12,40 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput, register
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 
 from vlagent import images as pictures
 from vlagent.agent.loop import run_agent
+from vlagent.bench.evaluate import scored_row
 from vlagent.chat.base import ImagePart
 from vlagent.errors import UserError
 from vlagent.integrations.verl.config import Workplace, open_workplace
 from vlagent.integrations.verl.dataset import sample_of
 from vlagent.integrations.verl.engine import ServerEngine
 from vlagent.model.chatml import Renderer
-from vlagent.model.load import wrap_processor
+from vlagent.model.load import Processor, wrap_processor
 from vlagent.model.local_chat import LocalChat
+from vlagent.render.sizing import PixelLimits
 from vlagent.train.rl.groups import group_rows
 from vlagent.train.rl.rewards import is_fault, score, trained_reward
-from vlagent.train.rl.rollout import row_of
 from vlagent.types import EvalRow, Group, Sample, TrainRow, Trajectory
 
 
-@register("vlagent")
 class VlagentLoop(AgentLoopBase):  # type: ignore[misc]
-    """One episode. `vlagent_config` is the path of a TOML file (`config.LoopConfig`)."""
+    """One episode. `vlagent_config` is the path of a TOML file (`config.LoopConfig`).
+
+    It is registered by `rollout.agent.agent_loop_config_path`, which can hand it that path. veRL's decorator cannot,
+    and would replace the entry of that file as soon as this module is imported.
+    """
 
     def __init__(self, *args: Any, vlagent_config: str, tools: Any = None, **kwargs: Any) -> None:  # noqa: ARG002
         super().__init__(*args, **kwargs)
         if self.processor is None:
             raise UserError("the model has no processor for pictures, so it is not one of Qwen-VL's kind")
         self.workplace = open_workplace(vlagent_config)
-        self.renderer = _renderer(self.processor)
+        wrapped = _wrapped(self.processor)
+        _check_pixels(self.workplace.config.rollout.agent.pixels, wrapped.limits)
+        self.renderer = wrapped.renderer
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput:
         """Play and score one episode of a row of `dataset.ManifestDataset`.
@@ -52,8 +58,9 @@ class VlagentLoop(AgentLoopBase):  # type: ignore[misc]
         chat = LocalChat("policy", self.renderer, engine)
         trajectory = await run_agent(self.workplace.agent(chat), sample, int(row.get("session_id", 0)))
         scored = await score(sample, trajectory, self.workplace.judge, self.workplace.config.rewards)
-        self.workplace.count(is_fault(scored, trajectory.stop), scored.why)
-        return await self._output(sample, trajectory, row_of(sample, trajectory, scored))
+        why = scored.why if scored.reward is None else "a tool or a search failed"
+        self.workplace.count(is_fault(scored, trajectory.stop), why)
+        return await self._output(sample, trajectory, scored_row(sample, trajectory, scored))
 
     async def _output(self, sample: Sample, trajectory: Trajectory, scored: EvalRow) -> AgentLoopOutput:
         row, why = _train_row(sample, trajectory, scored, self.renderer, self.workplace)
@@ -93,8 +100,19 @@ class VlagentLoop(AgentLoopBase):  # type: ignore[misc]
 
 
 @lru_cache(maxsize=4)
-def _renderer(processor: Any) -> Renderer:
-    return wrap_processor(processor, eos=[processor.tokenizer.eos_token_id]).renderer
+def _wrapped(processor: Any) -> Processor:
+    return wrap_processor(processor, eos=[processor.tokenizer.eos_token_id])
+
+
+def _check_pixels(ours: PixelLimits, models: PixelLimits) -> None:
+    """veRL and its servers size every picture once more by the model's limits: ours must lie within them.
+
+    Otherwise a picture would have other features than its placeholders in the ids.
+    """
+    inside = models.min_pixels <= ours.min_pixels and ours.max_pixels <= models.max_pixels
+    if ours.factor != models.factor or not inside:
+        wanted = f"factor {models.factor}, min_pixels >= {models.min_pixels}, max_pixels <= {models.max_pixels}"
+        raise UserError(f"rollout.agent.pixels = {ours.model_dump()}: the model's processor needs {wanted}")
 
 
 def _train_row(
@@ -120,11 +138,12 @@ async def _load(row: TrainRow) -> list[Any]:
 
 def _figures(trajectory: Trajectory, scored: EvalRow, *, trained: bool) -> dict[str, float]:
     """What veRL averages; the same names for every episode. `acc / scored` is the accuracy without world faults."""
-    parts: Mapping[str, float] = scored.reward.parts if scored.reward else {}
+    reward = trained_reward(scored)
+    parts: Mapping[str, float] = reward.parts if reward else {}
     return {
         "acc": float(parts.get("accuracy", 0.0)),
         "format": float(parts.get("format", 0.0)),
-        "scored": float(scored.reward is not None),
+        "scored": float(reward is not None),
         "trained": float(trained),
         "turns": float(len(trajectory.turns)),
         "calls": float(sum(turn.call is not None for turn in trajectory.turns)),
