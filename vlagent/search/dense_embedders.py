@@ -51,19 +51,28 @@ class StaticEmbedder:
 
     def passages(self, texts: Sequence[str]) -> Floats:
         """[n, 256]"""
-        if not texts:
-            return np.zeros((0, self.dim), np.float32)
-        raw = self._model.embed([text if text.strip() else "." for text in texts])
-        return unit(np.asarray(raw, np.float32))
+        tokenizer, table = self._parts
+        pieces = tokenizer.encode_batch(
+            [text.encode("utf-8", "replace").decode() for text in texts], add_special_tokens=False
+        )
+        means = [table[piece.ids].mean(axis=0) if piece.ids else np.zeros(self.dim) for piece in pieces]
+        return unit(np.array(means, np.float32).reshape(len(means), self.dim))
 
     @cached_property
-    def _model(self) -> Any:
-        """Its own default folder for tokenizers is misspelt, so that the files of the wheel are pointed at."""
-        if find_spec("wordllama") is None:
+    def _parts(self) -> tuple[Any, Floats]:
+        """The tokenizer, and [tokens, 256] the vectors. Importing wordllama would set up logging for all of us."""
+        spec = find_spec("wordllama")
+        if spec is None or spec.origin is None:
             raise UserError("the static embedder needs wordllama: pip install 'vlagent[dense]'")
-        import wordllama
+        from safetensors.numpy import load_file
+        from tokenizers import Tokenizer
 
-        return wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
+        wheel = Path(spec.origin).parent
+        tokenizer = Tokenizer.from_file(str(wheel / "tokenizers" / "l2_supercat_tokenizer_config.json"))
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        table = load_file(wheel / "weights" / "l2_supercat_256.safetensors")["embedding.weight"]
+        return tokenizer, np.asarray(table, np.float32)
 
 
 class SentenceEmbedder:

@@ -14,7 +14,7 @@ from vlagent.errors import UserError
 from vlagent.search.base import TextQuery
 from vlagent.search.dense_embedders import Embedder, Floats, open_embedder
 from vlagent.search.dense_store import VERSION, DenseReader
-from vlagent.search.dense_vectors import Nearest, open_vectors, read_state
+from vlagent.search.dense_vectors import Nearest, open_vectors, probes_for, read_state
 from vlagent.search.ledger import check_marker
 from vlagent.search.retrieval import Found, payload_found
 from vlagent.search.walk import located, shown
@@ -30,13 +30,13 @@ class DenseIndex:
     def __init__(
         self, folder: Path, embedder: Embedder | None = None, *, probes: int | None = None, rerank: int = RERANK
     ) -> None:
-        """`probes` of the inverted lists are looked into (a sixteenth, at least 8); `rerank` 1 turns it off."""
+        """`probes` of the inverted lists are looked into (`probes_for`); `rerank` 1 turns it off."""
         marker = check_marker(folder, "dense", VERSION)
         state = read_state(folder)
         if state is None:
             raise UserError(f"{shown(folder)}: the index was never finished; run the same vlagent index dense again")
         self.folder, self.kind, self.rerank = folder, state.kind, rerank
-        self.probes = probes or max(8, state.lists // 16)
+        self.probes = probes or probes_for(state.lists)
         try:
             self._store = DenseReader(folder, int(marker.options["dim"]))
         except (sqlite3.Error, OSError, ValueError) as error:

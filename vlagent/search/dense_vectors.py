@@ -9,6 +9,7 @@ Shape letters: n = rows, q = queries, d = numbers of a vector.
 
 from __future__ import annotations
 
+import logging
 import math
 from importlib.util import find_spec
 from pathlib import Path
@@ -185,6 +186,12 @@ def _replace(folder: Path, index: Any, state: FaissState) -> None:
 def _faiss() -> Any:
     if find_spec("faiss") is None:
         raise UserError("a dense index needs faiss: pip install 'vlagent[dense]'")
+    logging.getLogger("faiss").setLevel(logging.WARNING)
     import faiss
 
     return faiss
+
+
+def probes_for(lists: int) -> int:
+    """Inverted lists that a query looks into: what keeps nine tenths of the true neighbours in `benchmarks/`."""
+    return max(16, int(2 * math.sqrt(lists)))

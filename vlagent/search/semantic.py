@@ -26,7 +26,7 @@ from vlagent.search.base import ImageQuery, ImageSearch
 from vlagent.search.captions import Captions
 from vlagent.search.dense_embedders import Floats, unit
 from vlagent.search.dense_store import DenseReader, DenseWriter
-from vlagent.search.dense_vectors import Kind, Nearest, open_vectors, read_state, refresh_vectors
+from vlagent.search.dense_vectors import Kind, Nearest, open_vectors, probes_for, read_state, refresh_vectors
 from vlagent.search.ledger import Entry, IndexReport, Ledger, Marker, check_marker, digest, plan, writing
 from vlagent.search.picture_build import is_picture
 from vlagent.search.walk import Walk, address, located, shown, walk
@@ -204,7 +204,7 @@ class SemanticIndex:
         state = read_state(folder)
         if state is None:
             raise UserError(f"{shown(folder)}: the index was never finished; run the same vlagent index again")
-        self.folder, self._at_least, self._probes = folder, at_least, max(8, state.lists // 8)
+        self.folder, self._at_least, self._probes = folder, at_least, probes_for(state.lists)
         try:
             self._store = DenseReader(folder, int(marker.options["dim"]))
         except (sqlite3.Error, OSError, ValueError) as error:
