@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.table import Table
@@ -85,15 +86,21 @@ def _print_report(results: Path) -> None:
 
 
 def _tables(analysis: Analysis) -> list[Table]:
-    cells = _table(cells_head(analysis), [cell_row(cell, analysis) for cell in analysis.cells])
-    contrasts = _table(CONTRAST_HEAD, [contrast_row(contrast, analysis) for contrast in analysis.contrasts])
-    return [cells, contrasts] if analysis.contrasts else [cells]
+    """The first columns of the tables of the page, which have more."""
+    cells = [_first(cell_row(cell, analysis), 5) for cell in analysis.cells]
+    contrasts = [_first(contrast_row(contrast, analysis), 3, -2, -1) for contrast in analysis.contrasts]
+    found = [_table(_first(cells_head(analysis), 5), cells)]
+    return [*found, _table(_first(CONTRAST_HEAD, 3, -2, -1), contrasts)] if contrasts else found
 
 
-def _table(head: list[str] | tuple[str, ...], rows: list[list[str]]) -> Table:
+def _first(row: Sequence[str], count: int, *more: int) -> list[str]:
+    return [*row[:count], *(row[place] for place in more)]
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     table = Table(box=None, pad_edge=False)
     for number, name in enumerate(head):
-        table.add_column(name, justify="left" if number == 0 else "right")
+        table.add_column(name, justify="left" if number == 0 else "right", no_wrap=True)
     for row in rows:
         table.add_row(*row)
     return table

@@ -29,7 +29,7 @@ from vlagent.report.summary import Table
 
 CURVES = {
     "validation/success": "Success in validation",
-    "success/all": "Success in training",
+    "success/all": "Success in training, on each mix's own questions",
     "reward/mean": "Reward",
     "calls/redundant": "Redundant calls an episode",
     "bn/p": "Share of groups that teach",
