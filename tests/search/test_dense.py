@@ -270,6 +270,7 @@ def test_hybrid_finds_what_either_finds_and_its_options_count(tmp_path: Path) ->
     index_dense([tmp_path / "c.jsonl"], tmp_path / "s")
     lexical, dense, both = (open_passages(tmp_path / "s", kind) for kind in ("lexical", "dense", "hybrid"))
     assert isinstance(both, HybridIndex)
+    assert len(both) == 40
     assert both.passages(["xylophone"], 1)[0][0].id == "r7"
     query = ["an instrument with wooden bars that is struck"]
     assert lexical.passages(query, 1) == [[]]

@@ -86,6 +86,7 @@ def test_the_same_picture_comes_before_what_looks_alike(tmp_path: Path) -> None:
     both = services.images._fallback
     assert isinstance(both, InTurn)
     both._parts = [both._parts[0], SemanticIndex(tmp_path / "semantic", Colours())]
+    assert len(both) == 3
     query = ImageQuery(image=images.probe(tmp_path / "q.png"))
     found = [hit.source.title for hit in asyncio.run(both.search(query))]
     assert found[0] == "p1"

@@ -7,7 +7,7 @@ Cormack, Clarke and Buettcher, "Reciprocal rank fusion outperforms Condorcet and
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import replace
 
 from vlagent.search.base import TextQuery
@@ -30,6 +30,10 @@ class HybridIndex:
         self.weights = tuple(weights) or (1.0,) * len(parts)
         self._parts = [(part, weight) for part, weight in zip(parts, self.weights, strict=True) if weight > 0]
         self._rank, self._depth = rank, depth
+
+    def __len__(self) -> int:
+        """Passages in the largest of them."""
+        return max(len(part) for part, _ in self._parts if isinstance(part, Sized))
 
     async def search(self, query: TextQuery) -> list[Hit]:
         """The best of all indexes; ServiceError if one of them fails."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
@@ -244,6 +244,10 @@ class InTurn:
 
     def __init__(self, parts: Sequence[ImageSearch]) -> None:
         self._parts = parts
+
+    def __len__(self) -> int:
+        """Pictures in the largest of them."""
+        return max(len(part) for part in self._parts if isinstance(part, Sized))
 
     async def search(self, query: ImageQuery) -> list[Hit]:
         """Each file once. Raises ServiceError if any of them fails."""
