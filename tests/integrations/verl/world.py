@@ -177,8 +177,8 @@ def stock_processor(policy: Policy) -> StockLike:
     return processor
 
 
-def make_worker(config: Any, server: ScriptedServer) -> AgentLoopWorker:
+def make_worker(config: Any, server: ScriptedServer, kind: Any = AgentLoopWorker) -> Any:
     """veRL's worker with the tiny model's processor."""
-    worker = AgentLoopWorker(config, server)
+    worker = kind(config, server)
     worker.processor = stock_processor(server.policy)
     return worker
