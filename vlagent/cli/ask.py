@@ -140,10 +140,6 @@ def sample_of(words: list[str]) -> Sample:
 def _open_search(folder: Path | None) -> SearchServices:
     if folder is None:
         return SearchServices()
-    if folder.suffix == ".toml":
-        from vlagent.search.live import open_live_file
-
-        return open_live_file(folder, published=False)
     from vlagent.search.open import open_search
 
     return open_search(folder, published=False)

@@ -167,13 +167,9 @@ def _resumed(args: argparse.Namespace, tape: Tape | None) -> tuple[list[Sample],
 def _open_search(folder: str | None, samples: Sequence[Sample], top_k: int, tape: Tape | None) -> SearchServices:
     if folder is None and not any(sample.image_search for sample in samples):
         return SearchServices()
-    if folder is not None and folder.endswith(".toml"):
-        from vlagent.search.live import open_live_file
-
-        return open_live_file(Path(folder), top_k=top_k, tape=tape)
     from vlagent.search.open import open_search
 
-    return open_search(Path(folder) if folder else None, top_k=top_k)
+    return open_search(Path(folder) if folder else None, top_k=top_k, tape=tape)
 
 
 def _available_tools(search: SearchServices) -> tuple[str, ...]:

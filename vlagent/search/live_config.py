@@ -46,8 +46,8 @@ class SummaryConfig(Record):
     """As an OpenAI-compatible endpoint knows it; None copies sentences (needs no model, invents nothing)."""
     base_url: str | None = None
     max_tokens: int = Field(default=512, ge=1)
-    timeout_s: float = Field(default=30.0, gt=0)
-    """Of one summary, all attempts together."""
+    timeout_s: float = Field(default=20.0, gt=0)
+    """Of each of the two stages, all attempts together. Search, pages and both stages end within a tool's 60 s."""
     attempts: int = Field(default=2, ge=1)
     usd_per_million_prompt_tokens: float = Field(default=0.0, ge=0)
     usd_per_million_completion_tokens: float = Field(default=0.0, ge=0)

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 
 from vlagent.errors import UserError
 from vlagent.search.base import ImageSearch, SearchServices, TextSearch
+from vlagent.search.cache.tape import Tape
 from vlagent.search.cached import CachedImages
 from vlagent.search.retrieval import PassageSearch
 from vlagent.search.summary import ExtractiveSummariser
@@ -22,13 +23,23 @@ class TextIndexes(TextSearch, PassageSearch, Protocol):
 
 
 def open_search(
-    folder: Path | None, *, top_k: int = 5, published: bool = True, retrieval: Retrieval = "auto"
+    folder: Path | None,
+    *,
+    top_k: int = 5,
+    published: bool = True,
+    retrieval: Retrieval = "auto",
+    tape: Tape | None = None,
 ) -> SearchServices:
-    """What `vlagent index text|dense|images|... SOURCE... FOLDER` made, ready to be searched.
+    """What `vlagent index text|dense|images|... SOURCE... FOLDER` made, or a TOML of `LiveConfig`, ready to use.
 
+    A `tape` records or replays the live web; folders are read as they are.
     With `published`, an image search that comes with a sample wins over the index, with at most `top_k` hits; without
     a folder it is the only one. Raises UserError if the folder holds no index, or one of another release.
     """
+    if folder is not None and folder.suffix == ".toml":
+        from vlagent.search.live import open_live_file
+
+        return open_live_file(folder, top_k=top_k, published=published, tape=tape)
     summariser = ExtractiveSummariser()
     if folder is None:
         return SearchServices(images=CachedImages(top_k=top_k) if published else None, summariser=summariser)

@@ -6,14 +6,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from vlagent import __version__
 from vlagent.types import Record
 
 
 class PageConfig(Record):
     """How pages are read."""
 
-    timeout_s: float = Field(default=15.0, gt=0)
+    timeout_s: float = Field(default=10.0, gt=0)
     """Of one page, redirects, rendering and extraction included."""
     max_bytes: int = Field(default=5_000_000, gt=0)
     """Of one page after decompression; a longer one is cut there (a PDF is refused)."""
@@ -24,7 +23,8 @@ class PageConfig(Record):
     """Pages at one time."""
     robots: bool = True
     """Obey robots.txt."""
-    user_agent: str = f"vlagent/{__version__}"
+    user_agent: str = "vlagent"
+    """Sent to sites, and looked up in their robots.txt."""
     javascript: Literal["never", "auto", "always"] = "auto"
     """Chromium: never, where a page shows next to nothing without it, or for every page."""
     chromium: str | None = None

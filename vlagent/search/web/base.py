@@ -30,7 +30,7 @@ class ProviderConfig(Record):
 
     base_url: str | None = None
     """None is the provider's own."""
-    timeout_s: float = Field(default=15.0, gt=0)
+    timeout_s: float = Field(default=8.0, gt=0)
     """Of one query, all attempts together."""
     attempts: int = Field(default=3, ge=1)
     wait_s: float = Field(default=0.3, ge=0)
