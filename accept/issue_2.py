@@ -192,7 +192,7 @@ def properties(ctx: Context) -> list[Figure]:
     """The tests of frozen parts, two processes and kills; sabotaged, the trainer's own code is broken."""
     figures = []
     for name, test in PROPERTIES.items():
-        command = [sys.executable, "-m", "pytest", "tests/train", "-k", test, "-q", "-p", "no:cacheprovider"]
+        command = [sys.executable, "-m", "pytest", "tests/train", "-k", test, "-p", "no:cacheprovider"]
         plugin = ["-p", "accept.sabotage"] if ctx.broken else []
         done = subprocess.run(
             [*command, *plugin], cwd=ROOT, env=_environment(ctx), capture_output=True, text=True, check=False

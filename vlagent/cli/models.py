@@ -30,7 +30,8 @@ def name_or_default(name: str | None, base_url: str | None) -> str | None:
         hint = "" if has_torch() else "; or install the shipped tiny model's engine: pip install 'vlagent[train]'"
         raise UserError(NO_MODEL + hint)
     print(
-        f"vlagent: no --model: using {default}, a tiny model that knows the toy world only; for anything else give --model and --base-url",
+        f"vlagent: no --model: using {default}, a tiny model that knows the toy world only; "
+        "for anything else give --model and --base-url",
         file=sys.stderr,
     )
     return default
