@@ -40,4 +40,4 @@ class Brave:
         """The web results; a query is cut to what Brave takes. Raises typed errors; none found is an empty list."""
         words = " ".join(query.text.split()[:_MAX_WORDS])[:_MAX_CHARS]
         answer = await self._caller.get("/res/v1/web/search", {"q": words, "count": min(max(query.top_k, 10), 20)})
-        return hits_of(rows_of("brave", answer, "web", "results"), "url", "description", query.top_k)
+        return hits_of(rows_of("brave", answer, "web", "results", mark="type"), "url", "description", query.top_k)

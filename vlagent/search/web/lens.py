@@ -92,7 +92,7 @@ class SerperLens:
         """Pages that show the picture, or the region of it that was asked for."""
         async with self._publisher.published(query.image) as url:
             answer = await self._caller.post("/lens", {"url": url})
-        rows = rows_of("serper lens", answer, "organic")
+        rows = rows_of("serper lens", answer, "organic", mark="searchParameters")
         return await self._thumbnails.attach(
             hits_of(rows, "link", "source", query.top_k), _addresses(rows, "thumbnailUrl", "imageUrl")
         )
@@ -131,7 +131,7 @@ class SerpApiLens:
             answer = await self._caller.get("/search.json", {"engine": "google_lens", "url": url})
         if isinstance(answer, dict) and (said := answer.get("error")):
             return _no_results(str(said))
-        rows = rows_of("serpapi", answer, "visual_matches")
+        rows = rows_of("serpapi", answer, "visual_matches", mark="search_metadata")
         return await self._thumbnails.attach(
             hits_of(rows, "link", "source", query.top_k), _addresses(rows, "thumbnail", "image")
         )

@@ -11,10 +11,13 @@ from vlagent.errors import TransientError
 from vlagent.types import Hit, Source
 
 
-def rows_of(service: str, answer: Any, *path: str) -> list[Mapping[str, Any]]:
-    """The list of objects at `path`; empty where the last step is absent or null (that is what "no results" looks
-    like). Raises `TransientError` where the answer has another shape.
+def rows_of(service: str, answer: Any, *path: str, mark: str | None = None) -> list[Mapping[str, Any]]:
+    """The list of objects at `path`; empty where a step is absent or null, which is what "no results" looks like.
+
+    `mark` is a field that even an empty answer of this provider has. Raises `TransientError` for another shape.
     """
+    if mark and isinstance(answer, dict) and mark not in answer and path[0] not in answer:
+        raise TransientError(service, f"the answer has another shape than expected (neither {path[0]!r} nor {mark!r})")
     value = answer
     for step in path:
         if not isinstance(value, dict):

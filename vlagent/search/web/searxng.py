@@ -32,7 +32,7 @@ class SearXNG:
             if "HTTP 403" not in str(error):
                 raise
             raise PermanentError("searxng", "HTTP 403: this instance gives no JSON (settings.yml, formats)") from None
-        hits = hits_of(rows_of("searxng", answer, "results"), "url", "content", query.top_k)
+        hits = hits_of(rows_of("searxng", answer, "results", mark="query"), "url", "content", query.top_k)
         silent = answer.get("unresponsive_engines")
         if not hits and silent:
             raise TransientError("searxng", f"no engine answered ({len(silent)} failed)")

@@ -31,4 +31,4 @@ class Serper:
     async def search(self, query: TextQuery) -> list[Hit]:
         """The organic results. Raises typed errors; none found is an empty list."""
         answer = await self._caller.post("/search", {"q": query.text, "num": min(max(query.top_k, 10), 100)})
-        return hits_of(rows_of("serper", answer, "organic"), "link", "snippet", query.top_k)
+        return hits_of(rows_of("serper", answer, "organic", mark="searchParameters"), "link", "snippet", query.top_k)

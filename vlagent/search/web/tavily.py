@@ -30,4 +30,4 @@ class Tavily:
         """The results. Raises typed errors; none found is an empty list."""
         body = {"query": query.text[:400], "max_results": min(query.top_k, 20), "search_depth": "basic"}
         answer = await self._caller.post("/search", body)
-        return hits_of(rows_of("tavily", answer, "results"), "url", "content", query.top_k)
+        return hits_of(rows_of("tavily", answer, "results", mark="query"), "url", "content", query.top_k)
