@@ -16,6 +16,7 @@ from PIL import Image
 from vlagent.errors import ServiceError, UserError
 from vlagent.images import orientation
 from vlagent.images.sources import DAMAGED, Unreadable, max_pixels, open_source, set_max_pixels
+from vlagent.images.stored import stored_jpeg
 from vlagent.types import Box, ImageRef
 
 __all__ = ["crop", "data_url", "encode", "load", "max_pixels", "probe", "set_max_pixels"]
@@ -85,10 +86,23 @@ def encode(image: Image.Image, format: Literal["PNG", "JPEG"] = "PNG") -> bytes:
 
 
 def data_url(ref: ImageRef, size: tuple[int, int] | None = None, *, lossless: bool = False) -> str:
-    """A picture as `data:image/...;base64,...` at (width, height) `size`; small ones are `lossless` anyway."""
+    """A picture as `data:image/...;base64,...` at (width, height) `size`; small ones are `lossless` anyway.
+
+    A JPEG file that has this size already travels as it is, without its metadata.
+    """
+    raw = _stored(ref, size or (ref.width, ref.height))
+    if raw is not None:
+        return f"data:image/jpeg;base64,{base64.b64encode(raw).decode('ascii')}"
     image = load(ref, size)
     kind: Literal["PNG", "JPEG"] = "PNG" if lossless or image.width * image.height <= PNG_PIXELS else "JPEG"
     return f"data:image/{kind.lower()};base64,{base64.b64encode(encode(image, kind)).decode('ascii')}"
+
+
+def _stored(ref: ImageRef, size: tuple[int, int]) -> bytes | None:
+    try:
+        return stored_jpeg(ref, size)
+    except DAMAGED:
+        return None  # `load` says what is wrong with it
 
 
 def _refuse_change(ref: ImageRef, upright: tuple[int, int]) -> None:
