@@ -80,7 +80,7 @@ def trainer_arguments(model: ModelConfig, folder: Path, updates: int, clip: floa
         per_device_train_batch_size=2,
         num_generations=2,
         gradient_accumulation_steps=1,
-        gradient_checkpointing=False,
+        gradient_checkpointing=None,
         beta=0.0,
         remove_unused_columns=False,
         save_strategy="no",

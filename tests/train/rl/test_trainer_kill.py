@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.train.rl.world import config, metrics, weights
+from vlagent.cli.main import main
+from vlagent.config import make_config
+from vlagent.errors import UserError
+from vlagent.train import checkpoint
+from vlagent.train.checkpoint import checkpoints
+from vlagent.train.folder import check_same_run, read_run_config, start_folder
+from vlagent.train.rl import rollout
+from vlagent.train.rl.config import RlConfig
+from vlagent.train.rl.folder import FREE
+from vlagent.train.rl.run import train_rl
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _in_rollout() -> None:
+    """Dies when some episodes of the second step are scored and others run."""
+    collect = rollout.Rollouts.collect
+
+    async def torn(self: Any, step: int, *rest: Any) -> Any:
+        rows: list[Any] = []
+        if step == 1:
+            self.on_row = lambda row: _die() if rows.append(row) or len(rows) == 7 else None  # type: ignore[func-returns-value]
+        return await collect(self, step, *rest)
+
+    rollout.Rollouts.collect = torn  # type: ignore[method-assign]
+
+
+def _in_update() -> None:
+    """Dies between two passes of the third step."""
+    from vlagent.train.rl.trainer import PolicyTrainer
+
+    compute, calls = PolicyTrainer._compute_loss, []
+
+    def torn(self: Any, model: Any, inputs: Any) -> Any:
+        calls.append(self._here)
+        if calls.count((2, 0)) == 2:
+            _die()
+        return compute(self, model, inputs)
+
+    PolicyTrainer._compute_loss = torn
+
+
+def _in_checkpoint() -> None:
+    """Dies in the middle of the optimizer's file of the first checkpoint."""
+    write = checkpoint.torch.save
+
+    def torn(state: Any, path: Path) -> None:
+        write(state, path)
+        path.write_bytes(path.read_bytes()[:100])
+        _die()
+
+    checkpoint.torch.save = torn  # type: ignore[attr-defined]
+
+
+def _child(run: Path, prepare: Callable[[], None]) -> None:
+    prepare()
+    raise SystemExit(main(["rl", "--resume", str(run)]))
+
+
+def _start(settings: RlConfig, prepare: Callable[[], None]) -> Any:
+    """The run, by its verb, in a process of its own."""
+    run = Path(str(settings.run))
+    start_folder(run, settings)
+    process = multiprocessing.get_context("fork").Process(target=_child, args=(run, prepare))
+    process.start()
+    return process
+
+
+def _resume(run: Path) -> None:
+    train_rl(read_run_config(run, RlConfig, "rl"), resume=True)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "saved", "recorded"), [(_in_rollout, 0, 1), (_in_update, 1, 3), (_in_checkpoint, 0, 2)]
+)
+def test_a_killed_run_resumes_to_the_same_bits(
+    world: Path, whole: Path, tmp_path: Path, prepare: Callable[[], None], saved: int, recorded: int
+) -> None:
+    run = tmp_path / "run"
+    process = _start(config(world, run), prepare)
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL
+    assert len(checkpoints(run)) == saved
+    played = {path.name: path.stat().st_mtime_ns for path in (run / "rollouts").glob("step-*")}
+    assert len(played) == recorded
+    _resume(run)
+    assert {name: (run / "rollouts" / name).stat().st_mtime_ns for name in played} == played
+    assert metrics(run) == metrics(whole)
+    assert weights(run / "model") == weights(whole / "model")
+    assert not list((run / "checkpoints").glob(".*"))
+
+
+def test_ctrl_c_ends_with_130_and_a_checkpoint_to_go_on_from(world: Path, whole: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process = _start(config(world, run, "save.every=100"), lambda: None)
+    deadline = time.monotonic() + 60
+    while not (run / "metrics.jsonl").exists() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGINT)
+    process.join(60)
+    assert process.exitcode == 130
+    ended = json.loads((run / "summary.json").read_text())
+    assert ended["ended"] == "stopped"
+    assert [path.name for path in checkpoints(run)] == [f"step-{ended['steps']:06d}"]
+    _resume(run)
+    assert metrics(run) == metrics(whole)
+    assert weights(run / "model") == weights(whole / "model")
+
+
+def test_services_that_fail_too_often_end_with_3_and_a_checkpoint(
+    world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A judge that nobody serves: wrong answers cannot be scored, and no wrong answer is made of that."""
+    run = tmp_path / "run"
+    judge = 'rewards.judge={model="m", base_url="http://127.0.0.1:9/v1", attempts=1}'
+    start_folder(run, config(world, run, judge, "rewards.max_fault_share=0.0"))
+    assert main(["rl", "--resume", str(run)]) == 3
+    assert "of 24 episodes of a step" in capsys.readouterr().err
+    assert [path.name for path in checkpoints(run)] == ["step-000000"]
+    assert not (run / "rollouts").exists()
+
+
+def test_best_weights_outlive_a_kill(world: Path, tmp_path: Path) -> None:
+    """Validation found its best long ago: a resumed run still exports it."""
+    run, checks = (
+        tmp_path / "run",
+        config(world, tmp_path / "run").rollout.agent.model_dump(mode="json", exclude_none=True),
+    )
+    table = config(world, run, "optim.lr=3e-2", "save.every=1").model_dump(mode="json")
+    table["validation"] = {"data": str(world / "rows.jsonl"), "every": 1, "agent": checks}
+    summary = train_rl(make_config(RlConfig, table))
+    assert summary.best_step is not None
+    assert summary.best_step < 3
+    best = weights(run / "model")
+    for name in ("model", "last", "checkpoints/step-000003"):
+        shutil.rmtree(run / name)
+    _resume(run)
+    assert weights(run / "model") == best
+
+
+def test_a_run_does_not_go_on_with_other_questions_or_settings(world: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    rows = tmp_path / "rows.jsonl"
+    shutil.copy(world / "rows.jsonl", rows)
+    mine = (f'data.sources=[{{data="{rows}"}}]', "steps=1")
+    settings = config(world, run, *mine)
+    train_rl(settings)
+    rows.write_text("".join(rows.read_text().splitlines(keepends=True)[:5]))
+    with pytest.raises(UserError, match="questions have changed"):
+        _resume(run)
+    check_same_run(
+        settings, config(world, run, f'data.sources=[{{data="{rows}"}}]', "steps=1", "save.every=7"), run, FREE
+    )
+    with pytest.raises(UserError, match=r"algorithm\.beta was 0\.0 and is now 0\.5"):
+        check_same_run(settings, config(world, run, *mine, "algorithm.beta=0.5"), run, FREE)
