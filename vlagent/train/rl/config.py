@@ -59,7 +59,10 @@ class RlOptimConfig(OptimConfig):
 
 
 class RlValidationConfig(ValidationConfig):
-    """Questions that are played while training; the weights with the highest success are the ones to keep."""
+    """Questions that are played while training; the weights with the highest success are the ones to keep.
+
+    `agent` is that of the rollouts unless it is given.
+    """
 
     every: int = Field(default=10, ge=1)
     """Steps; the last step is always validated."""
@@ -119,12 +122,12 @@ class RlConfig(Record):
     @model_validator(mode="before")
     @classmethod
     def _starts_from_its_preset(cls, table: Any) -> Any:
-        name = table.get("preset") if isinstance(table, dict) else None
-        if name is None:
+        if not isinstance(table, dict):
             return table
-        if name not in PRESETS:
+        name = table.get("preset")
+        if name is not None and name not in PRESETS:
             raise ValueError(f"no preset {name!r}; there are {', '.join(PRESETS)}")
-        return over(PRESETS[name], table)
+        return _validates_as_it_trains(over(PRESETS[name], table) if name else table)
 
     @model_validator(mode="after")
     def _trains_something(self) -> Self:
@@ -143,3 +146,11 @@ class RlConfig(Record):
         if self.rollout.agent.sampling.temperature == 0:
             raise ValueError("rollout.agent.sampling.temperature = 0 plays one episode again and again; set it to 1")
         return self
+
+
+def _validates_as_it_trains(table: dict[str, Any]) -> dict[str, Any]:
+    """Validation plays with the agent of the rollouts unless it names another."""
+    rollout, validation = table.get("rollout"), table.get("validation")
+    if not isinstance(rollout, dict) or not isinstance(validation, dict) or "agent" not in rollout:
+        return table
+    return table | {"validation": {"agent": rollout["agent"]} | validation}

@@ -35,6 +35,7 @@ class Episodes:
         """`stop` is asked while episodes run; True ends the step with `Stopped`. Raises `UserError` for bad data."""
         self.config, self.run, self._state = config, run, PartialState()
         self._loop = asyncio.Runner()
+        _check_pixels(config, policy)
         inside = plain(policy.model) if config.engine.kind == "in_process" else policy.model
         self._policy = Policy(inside, policy.processor, policy.name)
         self._engine: RolloutEngine | None = None
@@ -141,6 +142,12 @@ class Episodes:
             if name == UserError.__name__:
                 raise UserError(message)
             raise ServiceError("another process", message)
+
+
+def _check_pixels(config: RlConfig, policy: Policy) -> None:
+    asked, own = config.rollout.agent.pixels.factor, policy.processor.limits.factor
+    if asked != own:
+        raise UserError(f"rollout.agent.pixels.factor = {asked}: {config.model.path} wants {own}")
 
 
 def _check_replay(folder: Path, config: RlConfig) -> None:
