@@ -110,15 +110,24 @@ def test_dry_run_and_plan_print_settings_and_memory(tiny: Path, tmp_path: Path, 
     file = tmp_path / "c.toml"
     file.write_text(f'[model]\npath = "{tiny}"\n[[data.sources]]\ndata = "rows.jsonl"\n')
     assert main(["plan", str(file)]) == 0
-    with_reference = capsys.readouterr().out
-    assert '"verb": "rl"' in with_reference
-    assert main(["rl", str(file), "algorithm.beta=0.0", "--dry-run"]) == 0
-    without = capsys.readouterr().out
-    lines = [next(line for line in text.splitlines() if "reference" in line) for text in (with_reference, without)]
-    assert lines[0] != lines[1]
-    assert lines[1].split()[-2:] == ["0.000", "GiB"]
+    planned = capsys.readouterr().out
+    assert '"verb": "rl"' in planned
+    assert "  reference " in planned
+    assert main(["rl", str(file), "--dry-run"]) == 0
+    assert capsys.readouterr().out == planned
     assert main(["rl"]) == 2
     assert "which configuration?" in capsys.readouterr().err
+
+
+def test_the_plan_counts_a_reference_model_only_where_there_is_one(tiny: Path) -> None:
+    from vlagent.train.plan import plan_rl
+
+    table = LEAST | {"model": {"path": str(tiny)}}
+    own, none = plan_rl(make_config(RlConfig, table)), plan_rl(make_config(RlConfig, table, ["algorithm.beta=0.0"]))
+    adapters = plan_rl(make_config(RlConfig, table, ["model.lora={rank=4}"]))
+    assert own.reference == own.weights > 0
+    assert none.reference == adapters.reference == 0
+    assert own.total == none.total + own.reference
 
 
 def test_pixel_limits_of_another_family_are_refused(world: Path, tmp_path: Path) -> None:
