@@ -30,6 +30,7 @@ VERBS = {
     "rl": "train a model by reinforcement learning",
     "ablate": "run algorithms, data mixes and cold starts against each other, and say what differs",
     "plan": "the memory that a training run needs, by part (an estimate)",
+    "serve": "serve search, retrieval, or a whole set-up",
     "demo": "make a toy world, run policies through it, print the table",
     "doctor": "what is installed, reachable, missing, and the fix",
 }

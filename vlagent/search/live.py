@@ -33,6 +33,7 @@ from vlagent.search.pipeline import (
     closed,
 )
 from vlagent.search.summary import ExtractiveSummariser, ModelSummariser
+from vlagent.search.watch import Watch, WatchedChat, WatchedImages, WatchedPages, WatchedText
 from vlagent.search.web.lens import SerpApiLens, SerperLens, Thumbnails
 from vlagent.search.web.providers import open_provider
 from vlagent.search.web.publish import FolderPublisher, Publisher, PutPublisher
@@ -47,6 +48,8 @@ class Network:
     resolver: Resolver = system_resolver
     summariser: ChatModel | None = None
     """Wins over `summary.model`."""
+    watch: Watch | None = None
+    """Notes the outcome of every call that leaves this process."""
 
     @property
     def replays(self) -> bool:
@@ -143,11 +146,12 @@ class _Opening:
             config = config.model_copy(update={"base_url": first_of(RETRIEVAL_NAMES)})
         provider = open_provider(config.provider, config, self.budget, self.network.transport)
         self.opened.append(provider)
-        return provider
+        watch = self.network.watch
+        return WatchedText(watch, config.provider, provider) if watch else provider
 
     def _pages(self) -> PageReader:
         pages = self.config.pages
-        reader: PageReader = self.web
+        reader: PageReader = WatchedPages(self.network.watch, self.web) if self.network.watch else self.web
         if self.store:
             reader = KeptPages(reader, self.store, f"{pages.javascript} {pages.max_chars} {pages.robots}")
         return TapedPages(self.network.tape, reader) if self.network.tape else reader
@@ -174,7 +178,7 @@ class _Opening:
         kind = SerperLens if config.provider == "serper_lens" else SerpApiLens
         lens = kind(config, self.budget, self._publisher(), Thumbnails(self.web.fetcher, folder), transport)
         self.opened.append(lens)
-        return lens
+        return WatchedImages(self.network.watch, config.provider, lens) if self.network.watch else lens
 
     def _publisher(self) -> Publisher:
         config = self.config.images
@@ -190,6 +194,8 @@ class _Opening:
             return SharedSummaries(ExtractiveSummariser()), "extractive"
         if self.network.tape:
             model = TapedChat(self.network.tape, model, "summary")
+        if self.network.watch:
+            model = WatchedChat(self.network.watch, "summariser", model)
         self.opened.append(model)
         sampling = Sampling(max_tokens=config.max_tokens)
         summariser = ModelSummariser(model, sampling=sampling, timeout_s=config.timeout_s)

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TypeVar
 
 from pydantic import TypeAdapter
@@ -133,17 +134,27 @@ class Answers:
         self._flights = SingleFlight()
         kept = store.config.ttl_hours * 3600 if store else 0.0
         self._layer = Layer(store, f"answer {VERSION}", TypeAdapter(Summary), _if_good(kept)) if store else None
+        self.gate: Callable[[], AbstractAsyncContextManager[object]] = nullcontext
+        """Held while an answer is made; what is known or shared needs no place."""
+
+    def known(self, query: TextQuery) -> Summary | None:
+        """The kept answer, at once."""
+        return self._layer.known(self._request(query)) if self._layer else None
+
+    def _request(self, query: TextQuery) -> str:
+        return f"{self._tag} {query.model_dump_json()}"
 
     async def answer(self, query: TextQuery) -> Summary:
         """The summary of what is found; nothing found is an empty text. Raises what the search raises."""
-        request = f"{self._tag} {query.model_dump_json()}"
+        request = self._request(query)
         if self._layer:
             return await self._layer.get(request, lambda: self._made(query))
         return await self._flights.run(request, lambda: self._made(query))
 
     async def _made(self, query: TextQuery) -> Summary:
-        hits = await self._text.search(query)
-        return await self._summariser.summarise(query.text, hits) if hits else Summary(text="")
+        async with self.gate():
+            hits = await self._text.search(query)
+            return await self._summariser.summarise(query.text, hits) if hits else Summary(text="")
 
 
 def _if_good(ttl_s: float) -> Callable[[Summary], float | None]:
