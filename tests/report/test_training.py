@@ -161,7 +161,7 @@ def test_every_chart_is_drawn_and_its_legend_has_the_last_value(page: Any) -> No
 def test_the_mouse_over_one_chart_reads_all_charts_at_that_step(page: Any) -> None:
     figure = chart(page, "Success")
     box = figure.locator("svg").bounding_box()
-    page.mouse.move(box["x"] + 1 + box["width"] * 46 / 360, box["y"] + box["height"] / 2)
+    page.mouse.move(box["x"] + 1 + box["width"] * 54 / 360, box["y"] + box["height"] / 2)
     assert page.locator("#cursor").inner_text() == "step 1"
     assert legend(figure)["success/all"] == "0.25"
     assert legend(chart(page, "Loss")) == {"loss": "1"}
@@ -233,6 +233,17 @@ def test_the_step_filter_and_the_kind_filter_show_the_episodes_of_a_step(page: A
     assert set(questions) == {"What does sign 3 of step 10 say?", "What does sign 5 of step 10 say?"}
     page.keyboard.press("Escape")
     assert page.locator("#shown").inner_text() == "64 of 64"
+
+
+@browser_test
+def test_an_axis_that_spans_little_has_different_numbers_at_its_ticks(page: Any) -> None:
+    texts = chart(page, "Importance ratio").locator("text[text-anchor=end]").all_text_contents()
+    assert len(set(texts)) == len(texts) > 1
+    texts = page.evaluate(
+        """() => [...document.querySelectorAll('#curves .chart')].map((f) =>
+            [...f.querySelectorAll('text[text-anchor=end]')].map((t) => t.textContent))"""
+    )
+    assert all(len(set(each)) == len(each) for each in texts)
 
 
 @browser_test

@@ -67,6 +67,11 @@ class Card:
     def suite(self) -> str:
         return self.row.suite if self.row else (self.sample.source if self.sample else "")
 
+    @property
+    def where(self) -> str:
+        """What stands before its name in the list."""
+        return ""
+
     def facet(self, name: str) -> tuple[str, ...]:
         """Its values of one filter: `outcome`, `tools`, `stop` or `suite`."""
         value = self.trajectory.stop if name == "stop" else getattr(self, name)

@@ -107,7 +107,7 @@ LAYOUT: dict[str, tuple[Wanted, ...]] = {
     ),
 }
 """Sections of the page, and their charts in order; a number goes to the first chart that wants it."""
-HIDDEN = ("step", "episodes", "calls_by_kind/*", "reward/scored", "epoch")
+HIDDEN = ("step", "episodes", "calls_by_kind/*", "reward/scored", "validation/scored", "success_scored", "epoch")
 """Shown elsewhere, or no measurement."""
 
 

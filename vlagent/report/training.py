@@ -51,6 +51,10 @@ class StepCard(Card):
     step: int = 0
 
     @property
+    def where(self) -> str:
+        return f"step {self.step}"
+
+    @property
     def kind(self) -> str:
         return self.row.slices.get("kind", self.suite) if self.row else self.suite
 
@@ -193,11 +197,14 @@ def _is_of(name: str, kind: str) -> bool:
 
 
 def read_steps(run: Path) -> tuple[StepCard, ...]:
-    """Episodes of a few recorded steps: RUN/rollouts/step-000012/{samples,trajectories,rows}.jsonl."""
+    """Episodes of a few recorded steps, from RUN/rollouts/step-000011/{samples,trajectories,rows}.jsonl.
+
+    Folders count the steps done before, curves those done after: step-000011 holds the episodes of step 12.
+    """
     folders = sorted((run / "rollouts").glob("step-*")) if (run / "rollouts").is_dir() else []
     found: list[StepCard] = []
     for folder in spread(folders, STEPS):
-        found += _cards(folder, int(folder.name.removeprefix("step-")), len(found))
+        found += _cards(folder, int(folder.name.removeprefix("step-")) + 1, len(found))
     return tuple(found)
 
 

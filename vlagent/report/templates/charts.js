@@ -23,6 +23,12 @@
     return String(Number(value.toPrecision(3)));
   }
 
+  // a tick of an axis that spans little needs more digits than its value
+  function tick(value, step) {
+    const digits = Math.ceil(Math.log10(Math.abs(value) / step));
+    return digits > 2 && digits < 9 && Math.abs(value) < 1000 ? value.toFixed(Math.max(0, Math.ceil(-Math.log10(step) - 1e-9))) : short(value);
+  }
+
   function ticks(low, high, count) {
     const raw = (high - low) / count;
     const power = 10 ** Math.floor(Math.log10(raw));
@@ -76,14 +82,15 @@
   }
 
   function draw(figure, chart, width, height) {
-    const box = { left: 46, right: width - 8, top: 8, bottom: height - 22 };
+    const box = { left: 54, right: width - 8, top: 8, bottom: height - 22 };
     const { x0, x1, y0, y1 } = range(chart);
     const px = (x) => box.left + ((x - x0) / (x1 - x0)) * (box.right - box.left);
     const py = (y) => box.bottom - ((y - y0) / (y1 - y0)) * (box.bottom - box.top);
     const svg = node("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": chart.title });
-    for (const y of ticks(y0, y1, 4)) {
+    const rows = ticks(y0, y1, 4);
+    for (const y of rows) {
       svg.append(node("line", { class: "axis", x1: box.left, x2: box.right, y1: py(y), y2: py(y) }));
-      svg.append(node("text", { x: box.left - 5, y: py(y) + 4, "text-anchor": "end" }, short(y)));
+      svg.append(node("text", { x: box.left - 5, y: py(y) + 4, "text-anchor": "end" }, tick(y, rows.length > 1 ? rows[1] - rows[0] : 1)));
     }
     for (const x of ticks(x0, x1, Math.floor(width / 80))) {
       svg.append(node("text", { x: px(x), y: height - 6, "text-anchor": "middle" }, short(x)));
