@@ -10,8 +10,9 @@ from vlagent.search.base import ImageSearch, TextSearch
 from vlagent.search.budget import Budget
 from vlagent.search.live import Live, Network, open_live
 from vlagent.search.live_config import RETRIEVAL_NAMES, SUMMARISER_NAMES, LiveConfig, first_of
-from vlagent.search.open import TextIndexes, open_passages, open_search
+from vlagent.search.open import TextIndexes, open_search
 from vlagent.search.pipeline import Answers, closed
+from vlagent.search.server.fresh import FreshPassages
 from vlagent.search.server.gate import Gate
 from vlagent.search.server.options import ServerOptions
 from vlagent.search.watch import Watch, WatchedText
@@ -136,7 +137,7 @@ class Desk:
         found = open_search(Path(local), published=False)
         self.images = found.images
         if found.text:
-            self.passages = open_passages(Path(local))
+            self.passages = FreshPassages(Path(local))
             self._local = self.passages
 
     def _live(self, model: str | None) -> Live:
