@@ -54,13 +54,53 @@ def verl(ctx: Context) -> list[Figure]:
 
 
 def resumes(ctx: Context) -> list[Figure]:
-    """Kills in rollout, update and checkpoint writing; two processes. Sabotaged, draws have no key."""
-    mutant = "unkeyed" if ctx.broken else None
-    paths = ["tests/train/rl"]
+    """Kills in rollout, update and checkpoint writing; two processes. Sabotaged, both are broken."""
+    mutant = "resumes" if ctx.broken else None
+    kills, processes = "tests/train/rl/test_trainer_kill.py", "tests/train/rl/test_trainer_processes.py"
     return [
-        *run_tests(ctx, "kills", paths, "kill", mutant),
-        *run_tests(ctx, "two_processes", paths, "two_processes", mutant),
+        *run_tests(ctx, "kills", [kills], "killed or kill", mutant),
+        *run_tests(ctx, "two_processes", [processes], "two_processes", mutant),
     ]
+
+
+def small(ctx: Context) -> list[Figure]:
+    """A small ablation that is killed again and again; sabotaged, its runs get no processor time.
+
+    Counts what is missing of its five results; the same runs undisturbed must have given the same answers.
+    """
+    words = ["ablate", "configs/ablate/toy_small.toml", *(["limits.core_minutes=0.02"] if ctx.broken else [])]
+    shutil.rmtree(ctx.folder, ignore_errors=True)
+    ctx.folder.mkdir(parents=True)
+    kills = code = 0
+    for name, patience in (("whole", None), ("killed", 25.0)):
+        folders = [f"run={ctx.folder / name}", f"results={ctx.folder / name / 'results'}"]
+        command = [sys.executable, "-m", "vlagent", *words, *folders]
+        while True:
+            with (ctx.folder / f"{name}.log").open("a") as log:
+                process = subprocess.Popen(command, cwd=ROOT, env=one_thread(), stdout=log, stderr=log)
+            try:
+                code = max(code, process.wait(timeout=patience if kills < KILLS else None))
+                break
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                kills += 1
+    answers = [_answers(ctx.folder / name / "results" / "runs") for name in ("whole", "killed")]
+    missing = 2 * SMALL - sum(map(len, answers))
+    differ = sum(answers[0].get(name) != given for name, given in answers[1].items())
+    return [
+        Figure("ablate_small_exit_code", code, 1),
+        Figure("ablate_small_missing", missing, 2 * SMALL, note=f"{kills} kills"),
+        Figure("ablate_small_differ", differ, SMALL),
+    ]
+
+
+KILLS, SMALL = 3, 5
+"""Kills of the small ablation, and its results."""
+
+
+def _answers(folder: Path) -> dict[str, str]:
+    return {f"{run.arm} {run.seed}": run.outcomes for run in read_results(folder)}
 
 
 def ablation(ctx: Context) -> list[Figure]:
@@ -151,6 +191,7 @@ ITEMS: dict[str, Item] = {
     "parity": parity,
     "resumes": resumes,
     "ablation": ablation,
+    "small": small,
     "shipped": shipped,
     "speed": speed,
     "learning": learning,
