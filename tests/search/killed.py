@@ -20,8 +20,9 @@ def main(kind: str, source: str, search: str, moment: str) -> None:
         if done >= left:
             threading.Timer(0.01 * (left % 1), os.kill, (os.getpid(), signal.SIGKILL)).start()
 
-    if kind == "text":
-        index_text([Path(source)], Path(search), TextOptions(commit_every=7), progress=tell)
+    if kind in ("text", "shards"):
+        options = TextOptions(commit_every=7, shards=3 if kind == "shards" else 1)
+        index_text([Path(source)], Path(search), options, progress=tell)
     else:
         index_images([Path(source)], Path(search), PictureOptions(commit_every=3), progress=tell)
 

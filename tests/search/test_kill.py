@@ -36,16 +36,19 @@ def picture_content(search: Path) -> list[tuple[Any, ...]]:
     return content
 
 
-def test_a_text_run_that_is_killed_anywhere_ends_as_an_undisturbed_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "moments"), [("text", (0.9, 3, 5.5, 7)), ("shards", (2, 6.5))])
+def test_a_text_run_that_is_killed_anywhere_ends_as_an_undisturbed_one(
+    tmp_path: Path, kind: str, moments: tuple[float, ...]
+) -> None:
     docs = tmp_path / "docs"
     docs.mkdir()
     for i in range(12):
         (docs / f"d{i:02}.txt").write_text(f"common words of document {i}. " * (1 + i))
     rows = [{"id": i, "contents": f"Record {i}\ncommon fact number {i}"} for i in range(60)]
     (docs / "d05.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    options = TextOptions(commit_every=7)
+    options = TextOptions(commit_every=7, shards=3 if kind == "shards" else 1)
     index_text([docs], tmp_path / "calm", options)
-    codes = [killed("text", docs, tmp_path / "torn", moment) for moment in (0.9, 3, 5.5, 7)]
+    codes = [killed(kind, docs, tmp_path / "torn", moment) for moment in moments]
     report = index_text([docs], tmp_path / "torn", options)
     assert -9 in codes
     assert report.files == 13

@@ -149,8 +149,8 @@ def _wiki(sources: list[Path], folder: Path, given: dict[str, Any], rebuild: boo
     if len(sources) != 1:
         raise UserError(f"index wiki: one dump is expected, these are {len(sources)}")
     options = WikiOptions(**_wiki_options(given))
-    with _dump_progress() as progress:
-        report = index_wiki(sources[0], folder, options, rebuild=rebuild, progress=progress)
+    with _dump_progress() as progress, _progress(at_once=False) as indexing:
+        report = index_wiki(sources[0], folder, options, rebuild=rebuild, progress=progress, index_progress=indexing)
     done = f"{report.pages} pages and {report.redirects} redirects became {report.passages} passages"
     print(f"{folder}: {done} in {report.seconds:.1f} s")
 
@@ -180,8 +180,8 @@ def _wiki_options(given: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[int, int, str], None]]:
-    """A bar on stderr where that is a terminal."""
+def _progress(*, at_once: bool = True) -> Iterator[Callable[[int, int, str], None]]:
+    """A bar on stderr where that is a terminal; from the beginning, or once there is something to tell."""
     from rich.console import Console
     from rich.markup import escape
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -189,10 +189,10 @@ def _progress() -> Iterator[Callable[[int, int, str], None]]:
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("looking for files", total=None)
+        task = bar.add_task("looking for files", total=None, visible=at_once)
 
         def tell(done: int, total: int, file: str) -> None:
-            bar.update(task, completed=done, total=total, description=escape(Path(file).name))
+            bar.update(task, completed=done, total=total, description=escape(Path(file).name), visible=True)
 
         yield tell
 

@@ -112,9 +112,11 @@ def index_wiki(
     *,
     rebuild: bool = False,
     progress: Callable[[WikiProgress], None] | None = None,
+    index_progress: Callable[[int, int, str], None] | None = None,
 ) -> WikiReport:
     """Make `search`/wiki and `search`/text of a dump; the same call goes on with one that was stopped.
 
+    `progress` is told how far the dump is read, then `index_progress` of files done, files to do and the current one.
     Raises UserError if the dump cannot be read, or the folder holds another one.
     """
     options, started = options or WikiOptions(), time.monotonic()
@@ -132,7 +134,7 @@ def index_wiki(
             run = _Run(folder, dump, options, database, progress or (lambda _: None))
             state = run.read()
     text = TextOptions(shards=options.shards)
-    index = index_text([folder], search, text, rebuild=rebuild)
+    index = index_text([folder], search, text, rebuild=rebuild, progress=index_progress)
     return WikiReport(
         pages=state.pages,
         passages=state.passages,

@@ -19,7 +19,7 @@ from lxml import etree  # type: ignore[import-untyped]
 from vlagent.errors import UserError
 from vlagent.search.walk import shown
 
-READ = 1 << 20
+READ = 1 << 17
 """Packed bytes that are read at once."""
 UNPACKED = 1 << 22
 """Unpacked bytes that are looked at at once."""
