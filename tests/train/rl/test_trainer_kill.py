@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.train.rl.world import config, metrics, weights
+from tests.train.rl.world import config, metrics, steps, weights
 from vlagent.cli.main import main
-from vlagent.config import make_config
 from vlagent.errors import UserError
 from vlagent.train import checkpoint
 from vlagent.train.checkpoint import checkpoints
@@ -132,27 +131,22 @@ def test_services_that_fail_too_often_end_with_3_and_a_checkpoint(
     judge = 'rewards.judge={model="m", base_url="http://127.0.0.1:9/v1", attempts=1}'
     start_folder(run, config(world, run, judge, "rewards.max_fault_share=0.0"))
     assert main(["rl", "--resume", str(run)]) == 3
-    assert "of 24 episodes of a step" in capsys.readouterr().err
-    assert [path.name for path in checkpoints(run)] == ["step-000000"]
-    assert not (run / "rollouts").exists()
+    assert "of 36 episodes of a step" in capsys.readouterr().err
+    played = len(list((run / "rollouts").glob("step-*")))
+    assert [path.name for path in checkpoints(run)] == [f"step-{played:06d}"]
+    assert len(steps(run)) == played < 3
 
 
-def test_best_weights_outlive_a_kill(world: Path, tmp_path: Path) -> None:
-    """Validation found its best long ago: a resumed run still exports it."""
-    run, checks = (
-        tmp_path / "run",
-        config(world, tmp_path / "run").rollout.agent.model_dump(mode="json", exclude_none=True),
-    )
-    table = config(world, run, "optim.lr=3e-2", "save.every=1").model_dump(mode="json")
-    table["validation"] = {"data": str(world / "rows.jsonl"), "every": 1, "agent": checks}
-    summary = train_rl(make_config(RlConfig, table))
-    assert summary.best_step is not None
-    assert summary.best_step < 3
-    best = weights(run / "model")
+def test_best_weights_outlive_a_kill(ruined: Path, tmp_path: Path) -> None:
+    """Validation found its best before the kill: a resumed run still exports it."""
+    best, run = weights(ruined / "model"), tmp_path / "run"
+    shutil.copytree(ruined, run)
     for name in ("model", "last", "checkpoints/step-000003"):
         shutil.rmtree(run / name)
-    _resume(run)
+    settings = read_run_config(run, RlConfig, "rl").model_copy(update={"run": str(run)})
+    train_rl(settings, resume=True)
     assert weights(run / "model") == best
+    assert metrics(run) == metrics(ruined)
 
 
 def test_a_run_does_not_go_on_with_other_questions_or_settings(world: Path, tmp_path: Path) -> None:

@@ -37,10 +37,12 @@ def write_rows(path: Path, samples: list[Sample]) -> Path:
 
 
 def config(world: Path, run: Path, *changes: str) -> RlConfig:
-    """Three steps of 6 x 4 episodes; episodes are the same to the bit whatever else runs."""
+    """Three steps of 6 x 6 episodes; episodes are the same to the bit whatever else runs."""
     agent = AGENT.model_dump(mode="json") | {
         "max_tokens_turn": 40,
-        "max_tokens_total": 400,
+        "max_tokens_total": 300,
+        "max_turns": 3,
+        "max_invalid": 1,
         "sampling": {"temperature": 1.0},
     }
     table: dict[str, Any] = {
@@ -49,13 +51,20 @@ def config(world: Path, run: Path, *changes: str) -> RlConfig:
         "model": {"path": str(world / "model"), "device": "cpu", "threads": 1},
         "data": {"sources": [{"data": str(world / "rows.jsonl")}]},
         "rollout": {"agent": agent},
-        "engine": {"deterministic": True, "max_context": 448, "max_batch": 24},
+        "engine": {"deterministic": True, "max_context": 320, "max_batch": 36},
         "algorithm": {"beta": 0.0},
-        "batch": {"prompts": 6, "samples": 4, "micro_rows": 4},
+        "batch": {"prompts": 6, "samples": 6, "micro_rows": 6},
         "optim": {"lr": 1e-3},
         "save": {"every": 2},
     }
     return make_config(RlConfig, table, list(changes))
+
+
+def examined(world: Path, run: Path, *changes: str) -> RlConfig:
+    """As `config`, at a learning rate that ruins the model, which a validation after every step sees."""
+    table = config(world, run, "optim.lr=3e-2", "save.every=1").model_dump(mode="json")
+    checks = {"data": str(world / "rows.jsonl"), "every": 1, "agent": table["rollout"]["agent"]}
+    return make_config(RlConfig, table | {"validation": checks}, list(changes))
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:
