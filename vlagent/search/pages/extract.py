@@ -39,13 +39,20 @@ def extract(data: bytes, content_type: str, charset: str | None = None, max_char
     """Title and first `max_chars` characters of text. Raises `NotText`."""
     if content_type == "application/pdf" or data.startswith(b"%PDF-"):
         return _pdf(data, max_chars)
-    if content_type in _HTML or (content_type in ("", "text/plain") and _looks_like_html(data)):
-        return _html(decoded(data, charset), max_chars)
-    if content_type.startswith("text/") or content_type in ("", "application/json", "application/ld+json"):
-        if b"\0" in data[:4096] and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
+    is_html = content_type in _HTML or (content_type in ("", "text/plain") and _looks_like_html(data))
+    if is_html or content_type.startswith("text/") or content_type in ("", "application/json", "application/ld+json"):
+        if _is_binary(data, charset):
             raise NotText("binary, not text")
+        if is_html:
+            return _html(decoded(data, charset), max_chars)
         return Extracted("", decoded(data, charset)[:max_chars])
     raise NotText(f"content of type {content_type!r} is not read")
+
+
+def _is_binary(data: bytes, charset: str | None) -> bool:
+    """Zero bytes, which only the wide encodings have in a text."""
+    wide = data.startswith((b"\xff\xfe", b"\xfe\xff")) or (charset or "").lower().startswith(("utf-16", "utf-32"))
+    return b"\0" in data[:4096] and not wide
 
 
 def _looks_like_html(data: bytes) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 from typing import Any
 
 from pydantic import SecretStr
@@ -14,6 +15,8 @@ from vlagent.search.server.app import make_app
 from vlagent.search.server.desk import Desk, Supplies
 from vlagent.search.server.options import KEY_NAMES, ServerOptions
 
+BACKLOG = 2048
+
 
 def serve(supplies: Supplies, options: ServerOptions, service: str) -> None:
     """Serve until SIGTERM or SIGINT, then until what is running has ended (at most `drain_s`).
@@ -23,14 +26,15 @@ def serve(supplies: Supplies, options: ServerOptions, service: str) -> None:
     import uvicorn
 
     key = required_key(options)
-    write_logs(options.log)
+    bound = _bound(options)
     desk = Desk(supplies, options)
+    write_logs(options.log)
     config = uvicorn.Config(make_app(desk, service=service, key=key), **_settings(options))
     server = uvicorn.Server(config)
     # uvicorn raises what it was stopped by anew; a server that was told to stop has done its work.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
-        server.run(sockets=[_bound(config, options)])
+        server.run(sockets=[bound])
     except KeyboardInterrupt:
         return
 
@@ -43,10 +47,8 @@ def required_key(options: ServerOptions) -> SecretStr | None:
     return key
 
 
-def _bound(config: Any, options: ServerOptions) -> Any:
+def _bound(options: ServerOptions) -> socket.socket:
     """The socket that is listened on; uvicorn itself would end the process with a code of its own."""
-    import socket
-
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -56,12 +58,13 @@ def _bound(config: Any, options: ServerOptions) -> Any:
         bound.close()
         reason = (error.strerror or str(error)).lower()
         raise UserError(f"--host {options.host} --port {options.port}: {reason}") from None
-    bound.listen(config.backlog)
+    bound.listen(BACKLOG)
     return bound
 
 
 def _settings(options: ServerOptions) -> dict[str, Any]:
     return {
+        "backlog": BACKLOG,
         "log_config": None,
         "access_log": False,
         "lifespan": "on",
