@@ -33,11 +33,11 @@ def batch_of(groups: list[list[float]], length: int = 5) -> DataProto:
     return DataProto.from_dict({"token_level_rewards": scores, "response_mask": mask}, non_tensors={"uid": uid})
 
 
-def advantages_in_verl(data: DataProto, **options: float) -> np.ndarray:
+def advantages_in_verl(data: DataProto, name: str = "bn_gspo", **options: float) -> np.ndarray:
     """By the function that veRL's trainer calls."""
     keys = [f"{uid}_{i}_0" for i, uid in enumerate(data.non_tensor_batch["uid"])]
-    config = OmegaConf.create({"adv_estimator": "bn_gspo", **options})
-    done = compute_advantage_for_multi_trajectories(data, keys, "bn_gspo", config=config)
+    config = OmegaConf.create({"adv_estimator": name, **options})
+    done = compute_advantage_for_multi_trajectories(data, keys, name, config=config)
     return done.batch["advantages"].numpy()
 
 
@@ -47,14 +47,14 @@ def test_importing_verl_is_enough_to_have_it() -> None:
 
 def test_it_can_be_named_in_the_environment_where_entry_points_are_off() -> None:
     code = (
-        "import verl; from verl.trainer.ppo.core_algos import get_adv_estimator_fn as f; print(f('bn_gspo').__name__)"
+        "import verl; from verl.trainer.ppo.core_algos import get_adv_estimator_fn as f; print(f('bn_gspo').__module__)"
     )
     environment = os.environ | {
         "VERL_USE_EXTERNAL_PLUGINS": "none",
         "VERL_USE_EXTERNAL_MODULES": "vlagent.integrations.verl.plugin",
     }
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
-    assert run.stdout.strip().endswith("bn_gspo"), run.stderr
+    assert run.stdout.strip().endswith("vlagent.integrations.verl.estimator"), run.stderr
 
 
 def test_verls_trainer_gets_our_advantages_on_every_trained_token() -> None:
@@ -72,6 +72,14 @@ def test_episodes_that_must_not_train_are_no_part_of_any_statistic() -> None:
     kept = [row for row in range(13) if row != 4]
     assert advantages_in_verl(spoilt)[kept] == pytest.approx(advantages_in_verl(batch_of(GROUPS)), abs=1e-6)
     assert not advantages_in_verl(spoilt)[4].any()
+
+
+@pytest.mark.parametrize("name", ["vlagent_grpo", "vlagent_gspo", "vlagent_dr_grpo", "vlagent_reinforce_pp"])
+def test_the_other_algorithms_are_there_under_names_of_their_own(name: str) -> None:
+    spoilt = batch_of([*GROUPS, [1.0]])
+    spoilt.batch["response_mask"][12] = 0
+    ours = advantage(name.removeprefix("vlagent_"), rewards_of(GROUPS)).values
+    assert advantages_in_verl(spoilt, name)[:12, 0] == pytest.approx(ours, abs=1e-6)
 
 
 def test_its_options_are_read_from_verls_configuration() -> None:

@@ -18,7 +18,9 @@ from verl.utils.config import omega_conf_to_dataclass, validate_config
 
 from vlagent.config import load_config
 from vlagent.integrations.verl import config as loop_config
+from vlagent.integrations.verl.estimator import NAMES
 from vlagent.train.rl.algorithms.config import ALGORITHM_PRESETS, AlgorithmConfig
+from vlagent.train.rl.algorithms.registry import ADVANTAGES
 
 LAUNCH = Path(loop_config.__file__).parent / "launch"
 SETTINGS = {"MODEL": "/models/7b", "TRAIN": "/data/m.json:mars", "VAL": "/data/m.json:val", "LOOP": "/data/loop.toml"}
@@ -47,7 +49,7 @@ def test_the_scripts_hand_verl_the_published_settings(preset: str) -> None:
     config = composed(PRESET=preset)
     actor = config.actor_rollout_ref.actor
     wanted = AlgorithmConfig.model_validate(ALGORITHM_PRESETS[preset])
-    assert (config.algorithm.adv_estimator == "bn_gspo") is (wanted.advantage == "bn_gspo")
+    assert ADVANTAGES[NAMES[config.algorithm.adv_estimator]] is ADVANTAGES[wanted.advantage]
     assert RATIO[actor.policy_loss.loss_mode] == wanted.ratio
     assert AGGREGATION[actor.loss_agg_mode] == wanted.aggregation
     assert (actor.clip_ratio_low, actor.clip_ratio_high) == (wanted.eps_low, wanted.eps_high)

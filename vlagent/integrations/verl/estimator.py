@@ -1,46 +1,57 @@
-"""`algorithm.adv_estimator = bn_gspo` for veRL: our advantages in its tensors.
+"""Our advantages in veRL's tensors: `algorithm.adv_estimator = bn_gspo`, `vlagent_grpo`, ...
 
 Shape letters: N = sequences of the rollout batch, R = padded response length.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from vlagent.train.rl.algorithms.base import AdvantageConfig, Rewards
-from vlagent.train.rl.algorithms.bn_gspo import bn_gspo as advantages_of
+from vlagent.train.rl.algorithms.base import AdvantageConfig, AdvantageFn, Rewards
+from vlagent.train.rl.algorithms.registry import ADVANTAGES
 
 OPTIONS = ("exclude_degenerate", "bn_max_factor")
 """Read from `algorithm.*` where they are set there (`+algorithm.bn_max_factor=4`)."""
+NAMES = {f"vlagent_{name}": name for name in ADVANTAGES if name != "gdpo"} | {"bn_gspo": "bn_gspo"}
+"""veRL's name -> ours. veRL has estimators of some of our names; `gdpo` needs parts that it keeps elsewhere."""
+Estimator = Callable[..., tuple[Tensor, Tensor]]
 
 
-def bn_gspo(
-    token_level_rewards: Tensor,
-    response_mask: Tensor,
-    index: Any,
-    config: Any = None,
-    **more: Any,  # noqa: ARG001
-) -> tuple[Tensor, Tensor]:
-    """Advantages and returns, the same [N, R], of rewards [N, R] that are summed over tokens (arXiv 2512.24330, eq. 3).
+def make_estimator(name: str) -> Estimator:
+    """The estimator of one of our advantages, as veRL's trainer calls it."""
 
-    `index` [N] names each sequence's prompt. Sequences without a trained token (a service failed) are no part of any
-    statistic. veRL calls this once a rollout batch, so that is what is normalised over, however many optimizer
-    minibatches follow.
+    def estimate(
+        token_level_rewards: Tensor,
+        response_mask: Tensor,
+        index: Any,
+        config: Any = None,
+        **more: Any,  # noqa: ARG001
+    ) -> tuple[Tensor, Tensor]:
+        tokens = estimated(ADVANTAGES[name], token_level_rewards, response_mask, index, _options(config))
+        return tokens, tokens
+
+    return estimate
+
+
+@torch.no_grad()
+def estimated(function: AdvantageFn, rewards: Tensor, mask: Tensor, index: Any, options: AdvantageConfig) -> Tensor:
+    """Advantages [N, R] of rewards [N, R] that are summed over tokens; `index` [N] names each sequence's prompt.
+
+    Sequences without a trained token (a service failed) are no part of any statistic. veRL calls this once a rollout
+    batch, so that is what is normalised over, however many optimizer minibatches follow.
     """
-    with torch.no_grad():
-        counted = response_mask.bool().any(-1).cpu().numpy()
-        scores = token_level_rewards.sum(-1).double().cpu().numpy()[counted]
-        group = np.unique(np.asarray(index, dtype=str)[counted], return_inverse=True)[1]
-        rewards = Rewards(scores, {"score": scores}, {"score": 1.0}, group)
-        found = advantages_of(rewards, _options(config))
-        values = torch.zeros(len(counted), dtype=torch.float64)
-        values[torch.from_numpy(counted)] = torch.from_numpy(found.values)
-        tokens = values.to(token_level_rewards)[:, None] * response_mask
-    return tokens, tokens
+    counted = mask.bool().any(-1).cpu().numpy()
+    scores = rewards.sum(-1).double().cpu().numpy()[counted]
+    group = np.unique(np.asarray(index, dtype=str)[counted], return_inverse=True)[1]
+    found = function(Rewards(scores, {"score": scores}, {"score": 1.0}, group), options)
+    values = torch.zeros(len(counted), dtype=torch.float64)
+    values[torch.from_numpy(counted)] = torch.from_numpy(found.values)
+    return values.to(rewards)[:, None] * mask
 
 
 def _options(config: Any) -> AdvantageConfig:

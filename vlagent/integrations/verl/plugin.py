@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from verl.trainer.ppo.core_algos import register_adv_est
 
-from vlagent.integrations.verl.estimator import bn_gspo
+from vlagent.integrations.verl.estimator import NAMES, make_estimator
 
-register_adv_est("bn_gspo")(bn_gspo)
+for verls, ours in NAMES.items():
+    register_adv_est(verls)(make_estimator(ours))

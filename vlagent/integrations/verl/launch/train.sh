@@ -31,7 +31,7 @@ mars-paper) algorithm=(
     actor_rollout_ref.actor.ppo_mini_batch_size=128
 ) ;;
 mars-released-script) algorithm=(
-    algorithm.adv_estimator=grpo
+    algorithm.adv_estimator=vlagent_grpo
     actor_rollout_ref.actor.policy_loss.loss_mode=vanilla
     actor_rollout_ref.actor.loss_agg_mode=token-mean
     actor_rollout_ref.actor.clip_ratio_low=0.2
@@ -43,7 +43,7 @@ mars-released-script) algorithm=(
     data.seed=3407
 ) ;;
 gspo-paper) algorithm=(
-    algorithm.adv_estimator=grpo
+    algorithm.adv_estimator=vlagent_grpo
     actor_rollout_ref.actor.policy_loss.loss_mode=gspo
     actor_rollout_ref.actor.loss_agg_mode=seq-mean-token-mean
     actor_rollout_ref.actor.clip_ratio_low=0.0003
