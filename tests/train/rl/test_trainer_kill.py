@@ -149,6 +149,17 @@ def test_best_weights_outlive_a_kill(ruined: Path, tmp_path: Path) -> None:
     assert metrics(run) == metrics(ruined)
 
 
+def test_a_validation_that_was_interrupted_is_made_up_for(ruined: Path, tmp_path: Path) -> None:
+    run, file = tmp_path / "run", tmp_path / "run" / "metrics.jsonl"
+    shutil.copytree(ruined, run)
+    lines = file.read_text().splitlines(keepends=True)
+    assert "validation/success" in lines[-1]
+    file.write_text("".join(lines[:-1]))
+    shutil.rmtree(run / "validation" / "step-000003")
+    train_rl(read_run_config(run, RlConfig, "rl").model_copy(update={"run": str(run)}), resume=True)
+    assert metrics(run) == metrics(ruined)
+
+
 def test_a_run_does_not_go_on_with_other_questions_or_settings(world: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     rows = tmp_path / "rows.jsonl"

@@ -18,12 +18,12 @@ from accelerate.utils import broadcast_object_list, reduce
 from torch.optim.lr_scheduler import LambdaLR
 
 from vlagent.errors import ServiceError, UserError
-from vlagent.files import write_json
+from vlagent.files import iter_jsonl, write_json
 from vlagent.model.load import Policy, load_policy
 from vlagent.model.vision import speed_up_vision
 from vlagent.randomness import seed_of
 from vlagent.train.checkpoint import checkpoints, drop_leftovers, read_checkpoint, write_checkpoint
-from vlagent.train.folder import cut_metrics, new_name, start_folder
+from vlagent.train.folder import METRICS, cut_metrics, new_name, start_folder
 from vlagent.train.interrupt import Interrupt
 from vlagent.train.parts import export, load_trainee, trainable
 from vlagent.train.rl.checkpoint import RlPosition, drop_old_best, drop_old_rollouts, read_best, write_best
@@ -98,7 +98,7 @@ class RlRun:
                 raise UserError(f"{self.run}: its questions have changed since it began; start another run")
             self.position = position
         if self.state.is_main_process:
-            for name in ("metrics.jsonl", ALARMS):
+            for name in (METRICS, ALARMS):
                 cut_metrics(self.run, self.position.step if saved else -1, name)
         self.state.wait_for_everyone()
 
@@ -119,8 +119,10 @@ class RlRun:
         return self._finish() if self.position.step == self.config.steps else self._summary("stopped")
 
     def _train(self) -> None:
-        if self.position.step == 0 and self.config.validation and self.config.validation.first:
+        if self._lacks_validation():
             self._validate()
+            if self.position.step:
+                self._save()
         if self.config.debug.rollout_only:
             self._only_play()
         elif self.position.step < self.config.steps:
@@ -152,7 +154,7 @@ class RlRun:
         self._clock.mark("update")
         self._record()
         last = self.position.step == self.config.steps
-        if self.config.validation and (last or self.position.step % self.config.validation.every == 0):
+        if self._is_due():
             self._validate()
         stop = self._anyone(self.interrupt.asked)
         if stop or last or self.position.step % self.config.save.every == 0:
@@ -236,6 +238,20 @@ class RlRun:
         if not math.isfinite(loss):
             raise UserError(f"step {self.position.step}: the loss is {loss}; lower optim.lr, or look at the episodes")
         return {"loss": loss, "grad_norm": sum(one.grad_norm for one in taken) / len(taken), "lr": taken[-1].lr}
+
+    def _is_due(self) -> bool:
+        """Whether this is a moment to validate."""
+        checks, step = self.config.validation, self.position.step
+        if checks is None:
+            return False
+        return checks.first if step == 0 else step == self.config.steps or step % checks.every == 0
+
+    def _lacks_validation(self) -> bool:
+        """Whether it should have been validated here and was not: at the start, or since it was interrupted."""
+        file = self.run / METRICS
+        lines = iter_jsonl(file, ours=True) if file.exists() else ()
+        here = (line for line in lines if line["step"] == self.position.step)
+        return self._is_due() and not any("validation/success" in line for line in here)
 
     def _validate(self) -> None:
         """Success on held-out questions; the best weights are kept."""
