@@ -89,25 +89,31 @@ def test_a_step_that_is_not_there_or_damaged_is_named(tmp_path: Path, groups: li
         read_groups(tmp_path, 1)
 
 
-def killed_while(work: Callable[[], None], after_s: float) -> None:
-    """Run it in a process of its own and kill that in the middle."""
+def killed_while(work: Callable[[], None], times: int, after_s: float) -> None:
+    """Run it over and over in a process of its own; kill that a moment after it was done so many times."""
+    told, tell = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             while True:
                 work()
+                os.write(tell, b".")
         finally:
             os._exit(1)
+    for _ in range(times):
+        os.read(told, 1)
     time.sleep(after_s)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
+    os.close(told)
+    os.close(tell)
 
 
 def test_a_kill_in_writing_leaves_a_whole_step_or_none(tmp_path: Path, groups: list[Group]) -> None:
     expected = content(write_groups(tmp_path / "expected", 0, groups))
     seen = 0
-    for attempt in range(12):
-        killed_while(lambda: write_groups(tmp_path, 0, groups), 0.02 + 0.007 * attempt)
+    for attempt in range(8):
+        killed_while(lambda: write_groups(tmp_path, 0, groups), 1, 0.001 * attempt)
         for step in recorded_steps(tmp_path):
             assert content(step_folder(tmp_path, step)) == expected
             seen += 1
