@@ -21,7 +21,7 @@ SAMPLES = 8
 
 def run_tests(ctx: Context, name: str, paths: list[str], only: str = "", mutant: str | None = None) -> list[Figure]:
     """Tests that failed, and how many ran."""
-    command = [sys.executable, "-m", "pytest", *paths, "-q", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", *paths, "-p", "no:cacheprovider"]
     command += ["-k", only] if only else []
     environment = one_thread() | ({"VLAGENT_MUTANT": mutant} if mutant else {})
     plugin = ["-p", "accept.sabotage_rl"] if mutant else []

@@ -25,7 +25,7 @@ def resumes() -> None:
     from vlagent.train.rl import run
     from vlagent.train.rl.minibatch import Minibatch
 
-    read, scale = run.read_checkpoint, Minibatch.scale
+    read, scale = vars(run)["read_checkpoint"], Minibatch.scale
 
     def forget(folder: Path, model: Any, optimizer: Any, *more: Any) -> Any:
         position = read(folder, model, optimizer, *more)
