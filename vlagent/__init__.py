@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from vlagent.version import VERSION
+
 if TYPE_CHECKING:
     from vlagent.api import ask, ask_async
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = ["__version__", "ask", "ask_async"]
 
 

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-from vlagent import __version__
 from vlagent.agent.episode import Agent
 from vlagent.bench.config import FREE, EvalConfig
 from vlagent.files import append_jsonl, read_records, sha256_of
 from vlagent.rewards.judge import RULES
 from vlagent.types import Record
+from vlagent.version import VERSION
 
 PROVENANCE = "provenance.jsonl"
 PACKAGES = ("pydantic", "pillow", "numpy", "httpx", "opencv-python-headless", "tantivy", "torch", "transformers")
@@ -64,7 +64,7 @@ def record_start(run: Path, config: EvalConfig, agent: Agent) -> None:
     services = {name: getattr(agent.search, name) for name in ("text", "images", "pages", "summariser")}
     start = Start(
         started=datetime.now(UTC).isoformat(timespec="seconds"),
-        vlagent=__version__,
+        vlagent=VERSION,
         python=platform.python_version(),
         machine=f"{platform.system()} {platform.machine()}",
         packages={name: found for name in loaded if (found := _version(name))},

@@ -18,9 +18,9 @@ from typing import Any, Literal
 
 from rich.text import Text
 
-from vlagent import __version__
 from vlagent.cli.terminal import clean, console_for
 from vlagent.errors import PermanentError, ServiceError, UserError
+from vlagent.version import VERSION
 
 HELP = "what is installed, reachable, missing, and the fix"
 KEYS = (
@@ -86,7 +86,7 @@ def _python() -> Finding:
     found = ".".join(map(str, sys.version_info[:3]))
     good = sys.version_info >= (3, 11)
     return Finding(
-        "ok" if good else "bad", "python", f"{found}, vlagent {__version__}", "" if good else "use 3.11 or up"
+        "ok" if good else "bad", "python", f"{found}, vlagent {VERSION}", "" if good else "use 3.11 or up"
     )
 
 

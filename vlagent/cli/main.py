@@ -12,8 +12,8 @@ import os
 import sys
 from typing import NoReturn
 
-from vlagent import __version__
 from vlagent.errors import ServiceError, UserError
+from vlagent.version import VERSION
 
 VERBS = {
     "ask": "ask a question about pictures",
@@ -47,7 +47,7 @@ class _Parser(argparse.ArgumentParser):
 def build_parser(argv: list[str]) -> argparse.ArgumentParser:
     """A parser that knows every verb's name but loads only the one that is called."""
     parser = _Parser(prog="vlagent", description="An agent that looks, thinks, crops and searches.")
-    parser.add_argument("--version", action="version", version=f"vlagent {__version__}")
+    parser.add_argument("--version", action="version", version=f"vlagent {VERSION}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     called = next((word for word in argv if not word.startswith("-")), None)
     for name, line in VERBS.items():

@@ -11,7 +11,6 @@ from fastapi import FastAPI, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, SecretStr
 
-from vlagent import __version__
 from vlagent.errors import ServiceError, UserError
 from vlagent.search.base import TextQuery
 from vlagent.search.retrieval import retrieve
@@ -30,6 +29,8 @@ from vlagent.search.server.desk import Desk
 from vlagent.search.server.health import Health
 from vlagent.search.server.metrics import Metrics
 from vlagent.search.server.pictures import search_picture
+from vlagent.search.server.recent import Recent
+from vlagent.version import VERSION
 
 TOP_K = 5
 """Results behind a summary where the caller names no number, as in the published set-up."""
@@ -41,7 +42,7 @@ def make_app(desk: Desk, *, service: str = "vlagent search", key: SecretStr | No
     """The application over a desk, which it closes when it ends."""
     health = Health(desk, service)
     metrics = Metrics(health.readings)
-    app = FastAPI(title=service, version=__version__, lifespan=_closing(desk))
+    app = FastAPI(title=service, version=VERSION, lifespan=_closing(desk))
     routes = _Routes(desk, health, metrics)
     answers: list[tuple[str, Handler, type[BaseModel]]] = []
     if desk.has_web or desk.has_local:
@@ -55,7 +56,7 @@ def make_app(desk: Desk, *, service: str = "vlagent search", key: SecretStr | No
         app.add_api_route(path, _typed(handler, desk), methods=["POST"], openapi_extra=schema)
     for path, handler in (("/health", routes.health), ("/stats", routes.stats), ("/metrics", routes.metrics)):
         app.add_api_route(path, handler, methods=["GET"])
-    return Access(app, metrics, key, PATHS)
+    return Access(Recent(app), metrics, key, PATHS)
 
 
 def _closing(desk: Desk) -> Any:
