@@ -111,7 +111,7 @@ def _plays(model: str | None, seed: int, console: Console) -> list[Play]:
         console.print(f"Scripted policies play: one that does everything right, one at random, one that guesses{why}.")
         return [Play(name, f"toy:{name}", preset("paper", tools=TOOLS, seed=seed)) for name in POLICIES]
     console.print(
-        f"{model} plays: a model of the Qwen3-VL architecture with 1.4 million parameters, trained on the toy world."
+        f"{model} plays: a model of the Qwen3-VL architecture with 1.5 million parameters, trained on the toy world."
     )
     direct, rag, agent = (
         AgentConfig.model_validate(settings_of(model, name) | {"workflow": name, "seed": seed})
