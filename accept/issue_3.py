@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 from accept.harness import ROOT, Context, Figure, Item, dump
@@ -43,11 +43,9 @@ def parity(ctx: Context) -> list[Figure]:
 
 def verl(ctx: Context) -> list[Figure]:
     """The contract and parity tests in veRL's own environment; sabotaged, `bn_gspo` has the wrong sign there."""
-    environment = one_thread() | ({"VLAGENT_MUTANT": "bn_gspo_sign"} if ctx.broken else {})
-    extra = ["PYTEST_ARGS=-p accept.sabotage_rl"] if ctx.broken else []
-    done = subprocess.run(
-        ["make", "test-verl", *extra], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
+    fault = {"VLAGENT_MUTANT": "bn_gspo_sign", "PYTEST_ADDOPTS": "-p accept.sabotage_rl"}
+    environment = one_thread() | (fault if ctx.broken else {})
+    done = subprocess.run(["make", "test-verl"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     (ctx.folder / "verl.log").write_text(done.stdout + done.stderr)
     passed, failed = (_count(word, done.stdout) for word in ("passed", "(?:failed|error)"))
     return [Figure("verl_tests_failed", failed if done.returncode == 0 else max(1, failed), passed + failed)]
@@ -162,14 +160,19 @@ def uncommitted() -> int:
 
 def speed(ctx: Context) -> list[Figure]:
     """Rollout and full step against stock TRL in one run; sabotaged, episodes run one after another."""
-    figures = []
-    for name in ("rl_rollout", "rl_step"):
-        command = [sys.executable, "-m", f"benchmarks.{name}", "--json", *(["--serial"] if ctx.broken else [])]
-        done = subprocess.run(command, cwd=ROOT, env=one_thread(), capture_output=True, text=True, check=True)
-        measured = json.loads(done.stdout.strip().splitlines()[-1])
-        (ctx.folder / f"{name}.json").write_text(done.stdout)
-        note = f"{measured['ours_s']:.1f} s against {measured['trl_s']:.1f} s of TRL"
-        figures.append(Figure(f"{name}_ratio", measured["ratio"], measured.get("n", 1), note=note))
+    from benchmarks import rl_rollout, rl_step
+    from vlagent.config import make_config
+    from vlagent.train.rl.rollout import RolloutConfig
+
+    if ctx.broken:
+        vars(rl_rollout)["RolloutConfig"] = partial(RolloutConfig, concurrency=1)
+        vars(rl_step)["make_config"] = partial(make_config, overrides=["rollout.concurrency=1"])
+    figures, raw = [], {}
+    for name, benchmark in (("rl_rollout", rl_rollout), ("rl_step", rl_step)):
+        raw[name] = measured = benchmark.measure()
+        note = f"{measured['vlagent_s']:.2f} s against {measured['trl_s']:.2f} s of TRL"
+        figures.append(Figure(f"{name}_ratio", measured["ratio"], measured["episodes"], note=note))
+    dump(ctx.folder, raw)
     return figures
 
 
