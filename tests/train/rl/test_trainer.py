@@ -50,6 +50,18 @@ def test_the_sampler_and_the_trainer_agree_on_every_log_probability(world: Path,
     assert all(line["mismatch/max"] < 1e-4 for line in steps(whole))
 
 
+def test_the_mismatch_of_sampler_and_trainer_is_not_what_an_update_moved(
+    world: Path, whole: Path, tmp_path: Path
+) -> None:
+    replay = f"debug.replay={whole / 'rollouts'}"
+    changes = (replay, "batch.minibatches=3", "optim.lr=1e-2", "steps=2")
+    train_rl(config(world, tmp_path / "run", *changes))
+    lines = steps(tmp_path / "run")
+    assert max(line["updates/taken"] for line in lines) > 1
+    assert min(line["ratio/min"] for line in lines) < 0.9
+    assert lines[0]["mismatch/max"] < 1e-4
+
+
 def test_pictures_that_do_not_fill_their_places_are_named(world: Path, whole: Path) -> None:
     policy = load_policy(world / "model")
     settings = config(world, whole)

@@ -173,6 +173,9 @@ class PolicyTrainer(base_trainer()):  # type: ignore[misc]
         number = self._here[1]
         minibatch = self._minibatches[number]
         stats = {} if minibatch.skipped else summary(gather_object(self._stats))
+        if not self._old and any(not earlier.skipped for earlier in self._minibatches[:number]):
+            # the weights have moved since the episodes were sampled: this is no longer the engines' disagreement
+            stats = {name: value for name, value in stats.items() if not name.startswith("mismatch/")}
         result = Taken(minibatch, stats, self._loss, float(logs["grad_norm"]), float(logs["learning_rate"]))
         if not self.feed.taken(number, result):
             self.control.should_training_stop = True
