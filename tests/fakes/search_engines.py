@@ -12,7 +12,8 @@ Tavily: https://docs.tavily.com/api-reference/endpoint/search (`query` required,
   https://help.tavily.com/articles/8645538886-understanding-http-errors (400, 401, 429, 432, 433); queries of more than
   400 characters are refused with 400 "Query is too long".
 SerpApi: https://github.com/serpapi/google-lens-scraper (`GET /search`, `engine=google_lens`, `url`; `visual_matches:
-  [{position, title, link, source, thumbnail}]`), https://serpapi.com/api-status-and-error-codes (200, 400, 401, 429; `{"error"}`).
+  [{position, title, link, source, thumbnail}]`), https://serpapi.com/api-status-and-error-codes (200, 400, 401, 429;
+  `{"error"}`).
 """
 
 from __future__ import annotations

@@ -120,9 +120,9 @@ async def test_a_wrong_key_is_an_auth_error(engine: tuple[str, Engine]) -> None:
 
 
 async def test_an_instance_without_json_says_what_to_do() -> None:
-    with SearXNG(lambda _: [], formats=("html",), delay_s=0) as fake:
-        with pytest.raises(PermanentError, match=r"settings\.yml"):
-            await opened("searxng", fake).search(TextQuery(text="tower"))
+    fake = SearXNG(lambda _: [], formats=("html",), delay_s=0)
+    with fake, pytest.raises(PermanentError, match=r"settings\.yml"):
+        await opened("searxng", fake).search(TextQuery(text="tower"))
 
 
 @pytest.mark.parametrize(("kind", "lens"), [(Serper, SerperLens), (SerpApi, SerpApiLens)])

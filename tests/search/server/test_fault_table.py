@@ -50,7 +50,7 @@ def outcome(said: httpx.Response) -> str:
 async def cell(dependency: str, kind: FaultKind) -> dict[str, object]:
     """What one fault of one dependency ends in, and what comes after it."""
     found = DEPENDENCIES[dependency]
-    async with World(options={"deadline_s": DEADLINE_S}).open() as world:
+    async with World(options={"deadline_s": DEADLINE_S}, patience_s=1.5).open() as world:
         fake = found.fake(world)
         fake.always = Fault(kind)
         started = time.monotonic()

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from tests.fakes.web_server import Fault
 from tests.search.files import photo
 from tests.search.server.world import QUERY, World
 from vlagent.search.picture_build import index_images
+from vlagent.search.server import recent
 from vlagent.search.text_build import index_text
 
 KEY = "caller-key-123"
@@ -180,3 +182,27 @@ async def test_pictures_are_searched_by_their_bytes_and_thumbnails_come_back_as_
             assert max(small.size) <= 256
         for wrong in ("/etc/passwd", "http://169.254.169.254/", base64.b64encode(b"no picture").decode()):
             assert (await world.client.post("/image_search", json={"image": wrong})).status_code == 400
+
+
+async def test_a_hot_query_is_answered_from_memory_for_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with World().open() as world:
+        said = [await world.ask() for _ in range(4)]
+        assert len({each.text for each in said}) == 1
+        assert world.desk.live.store
+        assert world.desk.live.store.hits == 1  # the second; the others never reach the cache
+        as_json = await world.client.post("/search", json={"query": QUERY}, headers={"accept": "application/json"})
+        assert as_json.json()["text"] == said[0].text
+        monkeypatch.setattr(recent, "KEPT_S", -1.0)
+        await world.ask("another")
+        await world.ask("another")
+        before = world.desk.live.store.hits
+        await world.ask("another")
+        assert world.desk.live.store.hits == before + 1
+
+
+async def test_a_degraded_answer_is_never_remembered() -> None:
+    async with World().open() as world:
+        world.chat.always = Fault("500")
+        assert [(await world.ask()).headers["x-degraded"] for _ in range(3)] == ["1"] * 3
+        world.chat.always = None
+        assert "x-degraded" not in (await world.ask()).headers

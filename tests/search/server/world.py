@@ -30,6 +30,8 @@ class World:
     live: dict[str, Any] = field(default_factory=dict)
     local: str | None = None
     key: str | None = None
+    patience_s: float = 8.0
+    """Of each dependency."""
     links: int = 2
     pages: Pages = field(default_factory=lambda: Pages(delay_s=0))
     chat: Chat = field(default_factory=lambda: Chat(delay_s=0))
@@ -58,15 +60,20 @@ class World:
 
     def _live(self) -> dict[str, dict[str, Any]]:
         return {
-            "text": {"provider": "serper", "base_url": self.serper.url, "attempts": 1, "timeout_s": 1.5},
+            "text": {"provider": "serper", "base_url": self.serper.url, "attempts": 1, "timeout_s": self.patience_s},
             "pages": {
                 "robots": False,
                 "workers": 0,
                 "javascript": "never",
-                "timeout_s": 1.5,
+                "timeout_s": self.patience_s,
                 "allow": [f"127.0.0.1:{self.pages.port}"],
             },
-            "summary": {"model": "fake-model", "base_url": self.chat.base_url, "attempts": 1, "timeout_s": 1.0},
+            "summary": {
+                "model": "fake-model",
+                "base_url": self.chat.base_url,
+                "attempts": 1,
+                "timeout_s": self.patience_s,
+            },
             "cache": {},
             "budget": {},
             "noise": {},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import itertools
 import json
 import logging
 import secrets
@@ -42,6 +43,7 @@ class Access:
         """`paths` are those that are counted by name; any other is counted as one."""
         self._app, self._metrics, self._paths = app, metrics, paths
         self._key = key.get_secret_value().encode() if key else None
+        self._process, self._numbers = secrets.token_hex(4), itertools.count(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Count and log one request; refuse it where the key is wrong."""
@@ -51,7 +53,7 @@ class Access:
         started, status = time.perf_counter(), 500
         noted = scope["noted"] = Noted()
         headers = dict(scope["headers"])
-        name = secrets.token_hex(6).encode()
+        name = f"{self._process}-{next(self._numbers)}".encode()
 
         async def answered(message: MutableMapping[str, Any]) -> None:
             nonlocal status

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from pathlib import Path
 
 from vlagent.errors import UserError
@@ -29,7 +29,7 @@ class FreshPassages:
 
     def __len__(self) -> int:
         """Passages in the index; 0 where it does not say."""
-        return len(self._index) if hasattr(self._index, "__len__") else 0
+        return len(self._index) if isinstance(self._index, Sized) else 0
 
     async def search(self, query: TextQuery) -> list[Hit]:
         """As the index."""

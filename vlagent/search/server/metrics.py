@@ -24,14 +24,18 @@ class Metrics:
         self._seconds = Histogram(
             "vlagent_request_seconds", "Time to answer", ("path",), buckets=_SECONDS, registry=self._registry
         )
+        self._known: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         self.open_requests = 0
         self._read = read
         self._registry.register(self)
 
     def count(self, path: str, status: int, seconds: float) -> None:
         """One request."""
-        self._requests.labels(path, str(status)).inc()
-        self._seconds.labels(path).observe(seconds)
+        known = self._known.get((path, status))
+        if known is None:
+            known = self._known[path, status] = self._requests.labels(path, str(status)), self._seconds.labels(path)
+        known[0].inc()
+        known[1].observe(seconds)
 
     def collect(self) -> Iterable[Metric]:
         """What Prometheus asks of a collector."""

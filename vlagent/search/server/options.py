@@ -23,9 +23,9 @@ class ServerOptions(Record):
     """Addresses of retrieval servers that a caller may name; any other one is refused."""
     models: tuple[str, ...] = ()
     """Summarisers that a caller may name (`llm_model`), besides the configured one."""
-    at_once: int = Field(default=32, ge=1)
+    at_once: int = Field(default=64, ge=1)
     """Queries being answered; what is cached or shared with another caller takes no place."""
-    waiting: int = Field(default=128, ge=0)
+    waiting: int = Field(default=256, ge=0)
     """Queries that wait for a place; the next one is told to come back (429)."""
     deadline_s: float = Field(default=60.0, gt=0)
     """Of one request, waiting included."""
