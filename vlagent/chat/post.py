@@ -16,12 +16,15 @@ from aiolimiter import AsyncLimiter
 from pydantic import Field
 
 from vlagent.chat.keys import KeyAuth
+from vlagent.chat.lanes import Lanes
 from vlagent.errors import ServiceError, TransientError
 from vlagent.types import Record
 
 T = TypeVar("T")
 MAX_ANSWER_BYTES = 64 * 2**20
 logging.getLogger("stamina").addHandler(logging.NullHandler())  # retries are counted in the reply, not printed
+SMALL_BYTES = 64 * 2**10
+"""An answer of this size is parsed at once: another thread would take longer."""
 _CONNECTIONS = httpx.Limits(max_connections=1024, max_keepalive_connections=128)
 
 
@@ -46,15 +49,15 @@ class Poster:
         self, service: str, options: PostOptions, auth: KeyAuth, transport: httpx.AsyncBaseTransport | None = None
     ) -> None:
         self._service, self._options, self._auth, self._transport = service, options, auth, transport
-        self._client: httpx.AsyncClient | None = None
+        self._lanes: Lanes | None = None
         self._limiter: AsyncLimiter | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def aclose(self) -> None:
         """Close the connections. A later request opens new ones."""
-        client, self._client = self._client, None
-        if client is not None and self._loop is asyncio.get_running_loop():
-            await client.aclose()
+        lanes, self._lanes = self._lanes, None
+        if lanes is not None and self._loop is asyncio.get_running_loop():
+            await lanes.aclose()
 
     async def retried(self, attempt: Callable[[], Awaitable[T]]) -> tuple[T, int]:
         """What an attempt gives, and how many failed before it; the last error once they are used up."""
@@ -85,13 +88,14 @@ class Poster:
     async def posted(self, url: httpx.URL, body: dict[str, Any]) -> tuple[int, httpx.Headers, bytes]:
         """Status, headers and content of one answer. Raises `TransientError` where there is none."""
         raw = await asyncio.to_thread(lambda: json.dumps(body).encode())
-        client = self._open()
+        lanes = self._open()
         if self._limiter:
             await self._limiter.acquire()
         try:
-            async with asyncio.timeout(self._options.timeout_s), self._stream(client, url, raw) as response:
-                answer = self._auth.redact(await self._read(response))
-                return response.status_code, response.headers, answer
+            with lanes.client() as client:
+                async with asyncio.timeout(self._options.timeout_s), self._stream(client, url, raw) as response:
+                    answer = self._auth.redact(await self._read(response))
+                    return response.status_code, response.headers, answer
         except TimeoutError as error:
             raise TransientError(self._service, f"no answer within {self._options.timeout_s:g} s") from error
         except httpx.HTTPError as error:
@@ -99,6 +103,8 @@ class Poster:
 
     async def parsed(self, answer: bytes, content_type: str) -> Any:
         """The JSON of an answer. Raises `TransientError` where it is none."""
+        if len(answer) <= SMALL_BYTES:
+            return self._json(answer, content_type)
         return await asyncio.to_thread(self._json, answer, content_type)
 
     @asynccontextmanager
@@ -122,17 +128,22 @@ class Poster:
             kind = content_type.split(";")[0] or "of no type"
             raise TransientError(self._service, f"the answer is no JSON ({kind}, {len(answer)} bytes)") from error
 
-    def _open(self) -> httpx.AsyncClient:
-        """The client of the running loop: connections and limiters belong to one loop."""
+    def _open(self) -> Lanes:
+        """The clients of the running loop: connections and limiters belong to one loop."""
         loop, options = asyncio.get_running_loop(), self._options
-        if self._client is None or self._loop is not loop:
+        if self._lanes is None or self._loop is not loop:
             self._loop = loop
             timeout = httpx.Timeout(options.timeout_s, connect=options.connect_timeout_s, pool=None)
-            self._client = httpx.AsyncClient(
-                timeout=timeout, limits=_CONNECTIONS, trust_env=False, transport=self._transport
-            )
+            trusted = httpx.create_ssl_context(trust_env=False)
+
+            def client() -> httpx.AsyncClient:
+                return httpx.AsyncClient(
+                    timeout=timeout, limits=_CONNECTIONS, trust_env=False, transport=self._transport, verify=trusted
+                )
+
+            self._lanes = Lanes(client, most=1) if self._transport is not None else Lanes(client)
             self._limiter = _limiter(options.requests_per_minute)
-        return self._client
+        return self._lanes
 
 
 def _limiter(requests_per_minute: float | None) -> AsyncLimiter | None:

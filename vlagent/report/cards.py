@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vlagent.agent.store import TRAJECTORIES
 from vlagent.bench.runs import STOPPED
 from vlagent.errors import UserError
-from vlagent.files import read_json, read_records
+from vlagent.files import iter_jsonl, read_json, read_records
 from vlagent.rewards.rubric import FAILURES
 from vlagent.types import EvalRow, ImageRef, Outcome, Sample, Trajectory, Turn
 
@@ -140,6 +142,37 @@ def read_run(run: Path) -> RunContents:
         for number, (key, trajectory) in enumerate(last.items(), 1)
     )
     return RunContents(run, cards, _config_of(run), _summary_of(run))
+
+
+def last_lines(run: Path) -> list[int]:
+    """The lines of trajectories.jsonl that count: of several attempts at one episode the last. From 0.
+
+    Raises `UserError` where the folder is no run.
+    """
+    if not (run / TRAJECTORIES).exists():
+        raise UserError(f"{run}: not a run folder (it has no {TRAJECTORIES})")
+    last: dict[tuple[object, object], int] = {}
+    for number, value in enumerate(iter_jsonl(run / TRAJECTORIES, ours=True)):
+        last[value.get("sample_id"), value.get("rollout")] = number
+    return sorted(last.values())
+
+
+def iter_cards(run: Path, lines: Sequence[int]) -> Iterator[Card]:
+    """The cards of some lines, one after another, so that a run of any length fits into memory."""
+    samples = {sample.id: sample for sample in read_records(run / "samples.jsonl", Sample)}
+    rows = {(row.sample_id, row.rollout): row for row in read_records(run / "rows.jsonl", EvalRow)}
+    wanted, number = set(lines), 0
+    for at, value in enumerate(iter_jsonl(run / TRAJECTORIES, ours=True)):
+        if at in wanted:
+            number += 1
+            trajectory = Trajectory.model_validate(value)
+            key = (trajectory.sample_id, trajectory.rollout)
+            yield Card(number, trajectory, samples.get(key[0]), rows.get(key))
+
+
+def read_head(run: Path) -> RunContents:
+    """The run without its cards."""
+    return RunContents(run, (), _config_of(run), _summary_of(run))
 
 
 def _config_of(run: Path) -> str:

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from vlagent.agent.parse import FREE
 from vlagent.files import write_atomic
-from vlagent.report.cards import RunContents, is_crop, read_run
+from vlagent.report.cards import RunContents, is_crop, last_lines, read_run
 from vlagent.report.pictures import PictureStore
 from vlagent.report.summary import summary_tables
 from vlagent.types import Source, Turn
@@ -26,6 +26,8 @@ OUTCOMES = {
     "failed": "Failed",
     "not_counted": "Not counted",
 }
+LIMIT = 500
+"""Trajectories of a page in one file."""
 SELECTS = (("tools", "Tool"), ("stop", "Stop reason"), ("suite", "Suite"))
 """Filters in which one value is picked, and what they are called."""
 
@@ -33,9 +35,14 @@ SELECTS = (("tools", "Tool"), ("stop", "Stop reason"), ("suite", "Suite"))
 def write_report(run: Path) -> Path:
     """Write `report.html` into a run folder (of an evaluation or of `ask`) and return its path.
 
-    Raises `UserError` where the folder is no run. All text of models and pages is escaped, and the page's content
-    policy lets no script but its own run.
+    A run of more than `LIMIT` trajectories gets a folder, `report/index.html`. Raises `UserError` where the folder
+    is no run. All text of models and pages is escaped, and the page's content policy lets no script but its own run.
     """
+    lines = last_lines(run)
+    if len(lines) > LIMIT:
+        from vlagent.report.big import write_folder
+
+        return write_folder(run, lines)
     contents = read_run(run)
     path = run / "report.html"
     write_atomic(path, render_page(contents))

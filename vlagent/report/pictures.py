@@ -12,6 +12,8 @@ from vlagent.errors import ServiceError, UserError
 from vlagent.images import load
 from vlagent.types import ImageRef
 
+FOLDER = "report"
+"""Of a run: its page, where that is a folder."""
 QUALITY = 80
 """Of a thumbnail; the crops of an `ask` run lie in its images/ without loss."""
 
@@ -37,8 +39,11 @@ class PictureStore:
         raw = self._thumbnail(picture, side) if len(self.urls) < self.limit else None
         if raw is None:
             return None
-        self.urls[key] = "data:image/jpeg;base64," + base64.b64encode(raw).decode()
+        self.urls[key] = self._keep(key, raw)
         return key
+
+    def _keep(self, key: str, raw: bytes) -> str:  # noqa: ARG002
+        return "data:image/jpeg;base64," + base64.b64encode(raw).decode()
 
     def _thumbnail(self, picture: ImageRef, side: int) -> bytes | None:
         scale = min(1.0, side / max(picture.width, picture.height))
@@ -57,3 +62,21 @@ class PictureStore:
         places = (path, self.folder / path, self.folder / "images" / path.name)
         found = next((place for place in places if place.exists()), path)
         return picture.model_copy(update={"path": str(found)})
+
+
+@dataclass
+class PictureFolder(PictureStore):
+    """Key -> address of a small file, for pages that are a folder."""
+
+    limit: int = 10**9
+
+    def _keep(self, key: str, raw: bytes) -> str:
+        path = self.place / key[:2] / f"{key}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(raw)
+        return f"pictures/{key[:2]}/{key}.jpg"
+
+    @property
+    def place(self) -> Path:
+        """Where the files lie."""
+        return self.folder / FOLDER / "pictures"

@@ -1,0 +1,166 @@
+"""How fast an evaluation goes: 64 episodes at one time against an endpoint that takes half a second a turn.
+
+    python -m benchmarks.evaluation [--items 192] [--profile]
+
+Three turns an episode (a crop, a search, the answer), each item with a picture of its own, the whole of it: pictures
+encoded, requests over HTTP, trajectories and rows written, answers scored, the summary computed. The endpoint is
+another process. `best` is what the endpoint alone would allow: 64 episodes in 3 x 0.5 s are 42.7 a second.
+`share` is the rate between the first and the last end of an episode, over that; `cpu_ms` is the CPU time of this
+process for one episode, `lag_ms` how late the event loop woke up from a sleep of 5 ms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import cProfile
+import pstats
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from vlagent import images
+from vlagent.agent.config import AgentConfig
+from vlagent.agent.loop import Agent
+from vlagent.bench.config import EvalConfig
+from vlagent.bench.evaluate import Watcher, evaluate
+from vlagent.chat.http import HttpChat, HttpOptions
+from vlagent.search.base import SearchServices, TextQuery
+from vlagent.tools.registry import make_tools
+from vlagent.types import EvalRow, Hit, Sample, Source
+
+CONCURRENCY = 64
+TURNS = 3
+TURN_S = 0.5
+SIZES = {"1 Mpx": (1024, 1024), "1 Mpx odd": (1000, 1050), "4K": (3840, 2160)}
+BEST = CONCURRENCY / (TURNS * TURN_S)
+
+
+class OnePassage:
+    """A text search that finds the same at once."""
+
+    async def search(self, query: TextQuery) -> list[Hit]:  # noqa: ARG002
+        return [Hit(source=Source(title="Harbour", file="harbour.txt"), text="The harbour was founded in 1931. " * 12)]
+
+
+def make_items(folder: Path, size: tuple[int, int], count: int) -> list[Sample]:
+    """Each with a picture of its own: a photograph-like texture, so that the files have a usual size."""
+    rng = np.random.default_rng(0)
+    coarse = Image.fromarray(rng.integers(0, 255, (size[1] // 24, size[0] // 24, 3), dtype=np.uint8))
+    base = np.asarray(coarse.resize(size, Image.Resampling.BICUBIC), np.int16)
+    items = []
+    for number in range(count):
+        grain = rng.integers(-9, 9, (size[1] // 2, size[0] // 2, 1)).repeat(2, 0).repeat(2, 1)
+        path = folder / f"{number}.jpg"
+        drawn = np.clip(np.roll(base, 31 * number, 1)[: grain.shape[0], : grain.shape[1]] + grain, 0, 255)
+        Image.fromarray(drawn.astype(np.uint8)).resize(size).save(path, quality=88)
+        items.append(
+            Sample(
+                id=f"i{number}",
+                source="benchmark",
+                question="When was the harbour founded?",
+                images=(images.probe(path, decode=False),),
+                answers=("1931",),
+            )
+        )
+    return items
+
+
+@dataclass
+class Lag:
+    """How late the event loop wakes up."""
+
+    step_s: float = 0.005
+    found_s: list[float] = field(default_factory=list)
+
+    async def watch(self) -> None:
+        while True:
+            due = time.perf_counter() + self.step_s
+            await asyncio.sleep(self.step_s)
+            self.found_s.append(time.perf_counter() - due)
+
+
+async def _run(port: int, items: list[Sample], run: Path, lag: Lag) -> list[float]:
+    """Play all; the times at which rows came (seconds)."""
+    model = HttpChat("fake", HttpOptions(base_url=f"http://127.0.0.1:{port}/v1"))
+    search = SearchServices(text=OnePassage())
+    agent_config = AgentConfig(tools=("image_crop", "text_search"))
+    tools = make_tools(agent_config.tools, search=search)
+    agent = Agent(model, agent_config, tools, search, folder=run / "images")
+    config = EvalConfig(target="benchmark", model="fake", agent=agent_config, concurrency=CONCURRENCY)
+    ends: list[float] = []
+
+    def on_row(row: EvalRow) -> None:
+        assert row.outcome == "right", row.why
+        ends.append(time.perf_counter())
+
+    watching = asyncio.create_task(lag.watch())
+    await evaluate(config, agent, items, run, watcher=Watcher(on_row=on_row))
+    watching.cancel()
+    await model.aclose()
+    return ends
+
+
+def measure(name: str, count: int, profile: cProfile.Profile | None = None) -> dict[str, Any]:
+    """The numbers of the docstring above for one size of picture."""
+    command = [sys.executable, "-m", "benchmarks.endpoint", "--turn-s", str(TURN_S)]
+    lag = Lag()
+    endpoint = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert endpoint.stdout is not None
+    port = int(endpoint.stdout.readline())
+    try:
+        with tempfile.TemporaryDirectory(prefix="vlagent-bench-") as folder:
+            items = make_items(Path(folder), SIZES[name], count)
+            before, started = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
+            if profile:
+                profile.enable()
+            ends = asyncio.run(_run(port, items, Path(folder) / "run", lag))
+            if profile:
+                profile.disable()
+            wall_s = time.perf_counter() - started
+            after = resource.getrusage(resource.RUSAGE_SELF)
+            bytes_each = sum(Path(item.images[0].path).stat().st_size for item in items) / count
+    finally:
+        endpoint.terminate()
+        endpoint.wait()
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    waves = count / CONCURRENCY
+    late = sorted(lag.found_s)
+    return {
+        "pictures": name,
+        "items": count,
+        "file_kb": round(bytes_each / 1024),
+        "wall_s": round(wall_s, 2),
+        "items_s": round(count / wall_s, 2),
+        "share": round(count / wall_s / BEST, 3),
+        "share_steady": round((count - CONCURRENCY) / (ends[-1] - ends[CONCURRENCY - 1]) / BEST, 3) if waves > 1 else 0,
+        "cpu_ms": round(1000 * cpu_s / count, 1),
+        "lag_ms_p50": round(1000 * late[len(late) // 2], 1),
+        "lag_ms_p99": round(1000 * late[int(0.99 * len(late))], 1),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--items", type=int, default=6 * CONCURRENCY)
+    parser.add_argument("--sizes", default=",".join(SIZES))
+    parser.add_argument("--profile", action="store_true", help="of the first size")
+    args = parser.parse_args()
+    for number, name in enumerate(args.sizes.split(",")):
+        profile = cProfile.Profile() if args.profile and number == 0 else None
+        for key, value in measure(name, args.items, profile).items():
+            print(f"{key:14} {value}")
+        if profile:
+            pstats.Stats(profile).sort_stats("tottime").print_stats(25)
+
+
+if __name__ == "__main__":
+    main()
