@@ -59,12 +59,12 @@ WORDS = """string.format('{"retrieval_mode": "local", "query": "%d and w%d and w
   count, count % 3000, (count * 7) % 3000, thread)"""
 
 
-def measure(seconds: int = SECONDS) -> dict[str, Any]:
-    """Rates a second, milliseconds, and what was asked of the fakes."""
+def measure(seconds: int = SECONDS, options: Sequence[str] = ()) -> dict[str, Any]:
+    """Rates a second, milliseconds, and what was asked of the fakes. `options` are those of `vlagent serve`."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         fakes = stack.enter_context(_fakes())
-        url = stack.enter_context(_server(folder, fakes))
+        url = stack.enter_context(_server(folder, fakes, options))
         empty = stack.enter_context(_empty(folder))
         # Sent like this, twenty queries are there before the first one is answered.
         identical = _twenty(url, fakes["control"])
@@ -105,7 +105,7 @@ def _fakes() -> Iterator[dict[str, str]]:
 
 
 @contextmanager
-def _server(folder: Path, fakes: dict[str, str]) -> Iterator[str]:
+def _server(folder: Path, fakes: dict[str, str], options: Sequence[str]) -> Iterator[str]:
     host = fakes["pages"].removeprefix("http://")
     (folder / "live.toml").write_text(
         f'[text]\nprovider = "serper"\nbase_url = "{fakes["search"]}"\n'
@@ -117,7 +117,7 @@ def _server(folder: Path, fakes: dict[str, str]) -> Iterator[str]:
     corpus.write_text("\n".join(json.dumps({"id": i, "contents": row}) for i, row in enumerate(_corpus(PASSAGES))))
     index_text([corpus], folder / "index")
     command = [sys.executable, "-m", "vlagent", "serve", "search", str(folder / "live.toml")]
-    with _process([*command, "--local", str(folder / "index")], "/health", folder / "server.log") as url:
+    with _process([*command, "--local", str(folder / "index"), *options], "/health", folder / "server.log") as url:
         yield url
 
 

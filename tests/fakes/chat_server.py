@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from typing import Any
 
 from tests.fakes.openai_errors import FAULTS
 from tests.fakes.openai_schema import Refusal, check_request
 from tests.fakes.web_server import Answer, Asked, Fake, Fault, as_json
+
+Messages = list[dict[str, Any]]
+Brain = Callable[[Messages], str]
 
 
 class Chat(Fake):
@@ -19,9 +24,16 @@ class Chat(Fake):
 
     delay_s = 0.2
 
-    def __init__(self, model: str = "fake-model", *, key: str | None = None, delay_s: float | None = None) -> None:
+    def __init__(
+        self,
+        model: str = "fake-model",
+        *,
+        key: str | None = None,
+        delay_s: float | None = None,
+        brain: Brain | None = None,
+    ) -> None:
         super().__init__(delay_s=delay_s)
-        self.model, self.key = model, key
+        self.model, self.key, self.brain = model, key, brain or summary_of
 
     @property
     def base_url(self) -> str:
@@ -50,7 +62,7 @@ class Chat(Fake):
         if request.model != self.model:
             raise Refusal(404, f"The model `{request.model}` does not exist.", code="model_not_found")
         self.counts["completions"] += 1
-        said = best_sentence(_text(body["messages"][-1]))
+        said = self.brain(body["messages"])
         choice = {
             "index": 0,
             "message": {"role": "assistant", "content": said, "refusal": None},
@@ -67,16 +79,17 @@ class Chat(Fake):
         return Answer(status, json.dumps({"error": error}).encode())
 
 
-def _text(message: dict[str, object]) -> str:
+def text_of(message: dict[str, Any]) -> str:
+    """The words of a message."""
     content = message["content"]
     if isinstance(content, str):
         return content
-    assert isinstance(content, list)
     return "".join(part["text"] for part in content if part["type"] == "text")
 
 
-def best_sentence(prompt: str) -> str:
+def summary_of(messages: Messages) -> str:
     """The sentence of the quoted part that names a tower's year, else its first one."""
+    prompt = text_of(messages[-1])
     quoted = prompt.split("=====")[1] if prompt.count("=====") > 1 else prompt
     found = re.search(r"The tower at [^.]*\.", quoted) or re.search(r"[A-Z][^.\n]{10,200}\.", quoted)
     return found[0] if found else "Nothing is said."

@@ -154,7 +154,13 @@ class SearXNG(Engine):
             {"url": link, "title": title, "content": snippet, "engine": "fake", "engines": ["fake"], "score": 1 / i}
             for i, title, link, snippet in self.rows(query, 20)
         ]
-        more = {"answers": [], "corrections": [], "infoboxes": [], "suggestions": [], "unresponsive_engines": []}
+        more: dict[str, list[str]] = {
+            "answers": [],
+            "corrections": [],
+            "infoboxes": [],
+            "suggestions": [],
+            "unresponsive_engines": [],
+        }
         return as_json({"query": query, "number_of_results": len(results), "results": results, **more})
 
     def refusal(self, fault: Fault) -> Answer:

@@ -165,7 +165,9 @@ class _Connection(asyncio.Protocol):
     def __init__(self, fake: Fake) -> None:
         self._fake = fake
         self._parser = httptools.HttpRequestParser(self)
-        self._url, self._headers, self._body = b"", {}, bytearray()
+        self._url = b""
+        self._headers: dict[str, str] = {}
+        self._body = bytearray()
         self._tasks: set[asyncio.Task[None]] = set()
         self._turn = asyncio.Lock()
 

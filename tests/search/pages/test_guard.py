@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import httpx
 import pytest
@@ -142,6 +143,10 @@ async def test_names_without_an_address_are_a_failure_of_the_world() -> None:
         await Guard(resolver=nobody).addresses("example.com", 80)
 
 
+def moved_to(target: str, _: httpx.Request) -> httpx.Response:
+    return httpx.Response(302, headers={"location": target})
+
+
 async def test_every_redirect_is_checked() -> None:
     targets = [
         "http://127.0.0.1/",
@@ -151,7 +156,7 @@ async def test_every_redirect_is_checked() -> None:
         "http://example.com:22/",
     ]
     for target in targets:
-        network = Network(lambda _, to=target: httpx.Response(302, headers={"location": to}))
+        network = Network(partial(moved_to, target))
         pages = WebPages(PageConfig(robots=False, workers=0), transport=network)
         with pytest.raises(Blocked):
             await pages.read("http://example.com/start")

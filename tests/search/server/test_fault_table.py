@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import httpx
 import pytest
@@ -47,7 +48,7 @@ def outcome(said: httpx.Response) -> str:
     return "error" if error["type"].endswith(("Error", "Exceeded")) and error["service"] else "untyped"
 
 
-async def cell(dependency: str, kind: FaultKind) -> dict[str, object]:
+async def cell(dependency: str, kind: FaultKind) -> dict[str, Any]:
     """What one fault of one dependency ends in, and what comes after it."""
     found = DEPENDENCIES[dependency]
     async with World(options={"deadline_s": DEADLINE_S}, patience_s=1.5).open() as world:
@@ -74,7 +75,7 @@ async def cell(dependency: str, kind: FaultKind) -> dict[str, object]:
 async def test_every_fault_ends_well(dependency: str) -> None:
     limit = asyncio.Semaphore(AT_ONCE)
 
-    async def one(kind: FaultKind) -> dict[str, object]:
+    async def one(kind: FaultKind) -> dict[str, Any]:
         async with limit:
             return await cell(dependency, kind)
 

@@ -49,7 +49,7 @@ class World:
         supplies = Supplies(LiveConfig.model_validate(table), self.local)
         self.desk = Desk(supplies, ServerOptions.model_validate({"deadline_s": 20.0, **self.options}))
         app = make_app(self.desk, key=SecretStr(self.key) if self.key else None)
-        transport = httpx.ASGITransport(app=app)  # type: ignore[arg-type]
+        transport = httpx.ASGITransport(app=app)
         try:
             async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=30) as self.client:
                 yield self
