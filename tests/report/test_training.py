@@ -160,12 +160,12 @@ def test_every_chart_is_drawn_and_its_legend_has_the_last_value(page: Any) -> No
 @browser_test
 def test_the_mouse_over_one_chart_reads_all_charts_at_that_step(page: Any) -> None:
     figure = chart(page, "Success")
-    box = figure.locator("svg").bounding_box()
-    page.mouse.move(box["x"] + 1 + box["width"] * 54 / 360, box["y"] + box["height"] / 2)
+    width = figure.locator("svg").bounding_box()["width"]
+    figure.locator("svg").hover(position={"x": 1 + width * 54 / 360, "y": 40})
     assert page.locator("#cursor").inner_text() == "step 1"
     assert legend(figure)["success/all"] == "0.25"
     assert legend(chart(page, "Loss")) == {"loss": "1"}
-    page.mouse.move(5, 5)
+    page.mouse.move(2, 2)
     assert page.locator("#cursor").inner_text() == ""
     assert legend(figure)["success/all"] == "0.75"
 

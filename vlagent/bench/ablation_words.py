@@ -147,7 +147,7 @@ def _caveats(analysis: Analysis) -> list[str]:
     fewest = min(cell.success.n for cell in analysis.cells) if analysis.cells else 0
     return [
         f"All of this is a {len(analysis.cells)}-cell comparison of a tiny model in a drawn world on "
-        f"{analysis.questions} questions, {fewest} seeds or more a cell: it says how the code behaves, not how large "
+        f"{analysis.questions} questions, at least {fewest} {'seed' if fewest == 1 else 'seeds'} a cell: it says how the code behaves, not how large "
         "models do."
     ]
 
