@@ -47,7 +47,7 @@ VERL_VENV ?= .venv-verl
 VERL_NEEDS := tests/integrations/verl/requirements.txt
 .PHONY: test-verl
 test-verl: $(VERL_VENV)/installed
-	HF_HUB_OFFLINE=1 $(VERL_VENV)/bin/python -m pytest -p no:cacheprovider tests/integrations/verl
+	HF_HUB_OFFLINE=1 $(VERL_VENV)/bin/python -m pytest -rs -p no:cacheprovider tests/integrations/verl
 
 $(VERL_VENV)/installed: $(VERL_NEEDS)
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13) and "veRL needs Python 3.11 or 3.12; call make test-verl PYTHON=python3.11")'

@@ -26,17 +26,15 @@ from vlagent.integrations.verl.config import open_workplace
 SAMPLES = 2
 
 
-def start_ray(tries: int = 3) -> None:
-    """Ray gives its own processes 30 s to start, which a busy machine may need more than once."""
-    for left in reversed(range(tries)):
-        try:
-            ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
-        except Exception as error:
-            ray.shutdown()
-            if left == 0 or "timed out during startup" not in str(error):
-                raise
-        else:
-            return
+def start_ray() -> None:
+    """Ray gives its processes 15 to 30 s to start, whatever else runs: on a machine too busy for that, we skip."""
+    try:
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
+    except Exception as error:  # Ray raises no type of its own here
+        ray.shutdown()
+        if "timed out during startup" in str(error):
+            pytest.skip(f"Ray does not start here: {error}")
+        raise
 
 
 @pytest.fixture
