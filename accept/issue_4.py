@@ -23,7 +23,7 @@ from benchmarks import pictures as picture_benchmark
 from benchmarks import retrieval as retrieval_benchmark
 from benchmarks import server as server_benchmark
 from tests.search.pages.test_browser import kill_when
-from tests.search.server.test_fault_table import DEPENDENCIES, FAULTS, cell
+from tests.search.server.test_fault_table import DEPENDENCIES, table
 from tests.search.server.world import World
 from tests.search.wiki_dump import write_dump
 from vlagent.search import pipeline
@@ -66,7 +66,7 @@ def faults(ctx: Context) -> list[Figure]:
     if ctx.broken:
         always.start()
     try:
-        cells = asyncio.run(_all_cells())
+        cells = asyncio.run(table())
     finally:
         if ctx.broken:
             always.stop()
@@ -79,16 +79,6 @@ def faults(ctx: Context) -> list[Figure]:
         Figure("fault_cells_not_healed", len(sick), len(cells), note=_named(sick)),
         Figure("fault_slowest_s", max(found["seconds"] for found in cells), len(cells)),
     ]
-
-
-async def _all_cells() -> list[dict[str, Any]]:
-    limit = asyncio.Semaphore(4)
-
-    async def one(dependency: str, kind: Any) -> dict[str, Any]:
-        async with limit:
-            return await cell(dependency, kind)
-
-    return list(await asyncio.gather(*(one(name, kind) for name in DEPENDENCIES for kind in FAULTS)))
 
 
 def _named(cells: list[dict[str, Any]]) -> str:

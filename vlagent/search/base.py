@@ -60,6 +60,8 @@ class Summary(Record):
     text: str
     parts: tuple[str, ...] = ()
     """One a hit, in the order of the hits."""
+    part_sources: tuple[Source, ...] = ()
+    """Of each part; `sources` names each but once."""
     sources: tuple[Source, ...] = ()
     degraded: bool = False
     flags: tuple[str, ...] = ()

@@ -17,6 +17,7 @@ from vlagent.search.cache.store import Store
 from vlagent.search.cache.tape import Tape
 from vlagent.search.cache.taped import Absent, TapedChat, TapedImages, TapedPages, TapedText
 from vlagent.search.cached import CachedImages
+from vlagent.search.client import ServedImages, ServedSummaries, ServedText
 from vlagent.search.live_config import RETRIEVAL_NAMES, SUMMARISER_NAMES, LiveConfig, first_of
 from vlagent.search.noise import NoiseChecks
 from vlagent.search.open import open_search
@@ -93,6 +94,7 @@ class _Opening:
         self.local = open_search(Path(config.folder), published=False) if config.folder else SearchServices()
         self.web = WebPages(config.pages, transport=network.transport, resolver=network.resolver)
         self.opened: list[object] = [self.web]
+        self.served: ServedText | None = None
 
     def live(self) -> Live:
         text, images = self._text(), self._images()
@@ -131,9 +133,11 @@ class _Opening:
             if self.local.text is None:
                 raise UserError(f"{self.config.folder}: no text index in it; make it: vlagent index text SOURCE... DIR")
             return self.local.text
-        full_text = config.provider == "retrieval"
+        full_text = config.provider in ("retrieval", "server")
+        if config.provider == "server" and tape:
+            raise UserError('text.provider = "server" is not recorded: record with the provider that it uses itself')
         provider: TextSearch | None = None if self.network.replays else self._provider()
-        if provider and self.store:
+        if provider and self.store and config.provider != "server":  # which keeps what it said
             provider = KeptText(provider, self.store, self._text_tag())
         if tape:
             provider = TapedText(tape, config.provider, provider)
@@ -146,6 +150,8 @@ class _Opening:
             config = config.model_copy(update={"base_url": first_of(RETRIEVAL_NAMES)})
         provider = open_provider(config.provider, config, self.budget, self.network.transport)
         self.opened.append(provider)
+        if isinstance(provider, ServedText):
+            self.served = provider
         watch = self.network.watch
         return WatchedText(watch, config.provider, provider) if watch else provider
 
@@ -164,21 +170,29 @@ class _Opening:
             if self.local.images is None:
                 raise UserError(f"{self.config.folder}: no pictures in it; make it: vlagent index images SOURCE... DIR")
             return self.local.images
-        search: ImageSearch | None = None if self.network.replays else self._lens()
+        search: ImageSearch | None = None if self.network.replays else self._found()
         if search and self.store:
             search = KeptImages(search, self.store, f"{config.provider} {config.base_url}")
         if tape:
             search = TapedImages(tape, config.provider, search)
         return search
 
-    def _lens(self) -> ImageSearch:
+    def _found(self) -> ImageSearch:
         config, transport = self.config.images, self.network.transport
         kept = Path(self.config.cache.path).parent if self.config.cache and self.config.cache.path else Path()
         folder = Path(config.thumbnails) if config.thumbnails else kept / "thumbnails"
+        search: ImageSearch
+        if config.provider == "server":
+            search = ServedImages(config, self.budget, folder, transport)
+        else:
+            search = self._lens(folder)
+        self.opened.append(search)
+        return WatchedImages(self.network.watch, config.provider, search) if self.network.watch else search
+
+    def _lens(self, folder: Path) -> ImageSearch:
+        config, transport = self.config.images, self.network.transport
         kind = SerperLens if config.provider == "serper_lens" else SerpApiLens
-        lens = kind(config, self.budget, self._publisher(), Thumbnails(self.web.fetcher, folder), transport)
-        self.opened.append(lens)
-        return WatchedImages(self.network.watch, config.provider, lens) if self.network.watch else lens
+        return kind(config, self.budget, self._publisher(), Thumbnails(self.web.fetcher, folder), transport)
 
     def _publisher(self) -> Publisher:
         config = self.config.images
@@ -189,6 +203,8 @@ class _Opening:
 
     def _summariser(self) -> tuple[Summariser, str]:
         config = self.config.summary
+        if self.served:
+            return ServedSummaries(self.served), "server"
         model = self.network.summariser or self._chat()
         if model is None:
             return SharedSummaries(ExtractiveSummariser()), "extractive"

@@ -21,8 +21,8 @@ RETRIEVAL_NAMES = ("VLAGENT_RETRIEVAL_URL", "LOCAL_DATABASE_ADDRESS")
 class TextConfig(ProviderConfig):
     """Where text is searched."""
 
-    provider: Literal["serper", "searxng", "brave", "tavily", "retrieval", "local", "none"] = "none"
-    """`retrieval` is a server with the Search-R1 contract, `local` the index in `folder`."""
+    provider: Literal["serper", "searxng", "brave", "tavily", "retrieval", "server", "local", "none"] = "none"
+    """`retrieval` is a server with the Search-R1 contract, `server` is one of ours, `local` the index in `folder`."""
     read_pages: bool = True
     """Read the page behind each result; else the snippets are all there is."""
 
@@ -30,7 +30,7 @@ class TextConfig(ProviderConfig):
 class ImageConfig(ProviderConfig):
     """Where pictures are searched."""
 
-    provider: Literal["serper_lens", "serpapi", "local", "none"] = "none"
+    provider: Literal["serper_lens", "serpapi", "server", "local", "none"] = "none"
     publish_folder: str | None = None
     """A folder that a web server shows at `publish_url`: pictures lie there while they are searched for."""
     publish_url: str | None = None

@@ -21,7 +21,7 @@ from vlagent.types import Hit
 
 T = TypeVar("T")
 HITS = TypeAdapter(list[Hit])
-VERSION = "1"
+VERSION = "2"
 """Of what is kept: raise it when the same request would give another value (extraction, prompts)."""
 
 

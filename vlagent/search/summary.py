@@ -62,6 +62,7 @@ class ExtractiveSummariser:
         return Summary(
             text=_join(joint) or _join([part[0] for part in parts if part][:1]),
             parts=tuple(_join(part) for part in parts),
+            part_sources=tuple(hit.source for hit in hits),
             sources=_sources(hits),
             degraded=any(hit.degraded for hit in hits),
             flags=flags,
@@ -197,6 +198,7 @@ class ModelSummariser:
         return Summary(
             text=joint or (spare.text if spare else ""),
             parts=tuple(parts),
+            part_sources=tuple(hit.source for hit in hits),
             sources=_sources(hits),
             degraded=spare is not None or any(hit.degraded for hit in hits),
             flags=flags,

@@ -98,7 +98,7 @@ class _Routes:
             noted["query"] = asked.query
         answers = self._desk.answers(asked.retrieval_mode, asked.database, asked.llm_model)
         query = TextQuery(text=asked.query, top_k=asked.top_k or TOP_K)
-        as_json = "application/json" in request.headers.get("accept", "")
+        as_json = asked.format == "json" or "application/json" in request.headers.get("accept", "")
         known = answers.known(query)
         if known is not None:
             noted["cached"] = True

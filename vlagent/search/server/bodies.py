@@ -41,6 +41,8 @@ class SearchBody(_Body):
     """Taken and not used, as the next two: there is one prompt, pages are read here, thoughts are cut off."""
     use_jina: bool | None = None
     enable_thinking: bool | None = None
+    format: Literal["text", "json"] = "text"
+    """Ours: JSON has the parts, their sources and flags; so has it where JSON alone is accepted."""
 
     @property
     def database(self) -> str | None:

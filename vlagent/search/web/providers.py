@@ -9,6 +9,7 @@ import httpx
 
 from vlagent.search.base import TextQuery
 from vlagent.search.budget import Budget
+from vlagent.search.client import ServedText
 from vlagent.search.web.base import Capabilities, ProviderConfig
 from vlagent.search.web.brave import Brave
 from vlagent.search.web.retrieval import Retrieval
@@ -34,6 +35,7 @@ TEXT: dict[str, type] = {
     "brave": Brave,
     "tavily": Tavily,
     "retrieval": Retrieval,
+    "server": ServedText,
 }
 
 
