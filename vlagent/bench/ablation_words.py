@@ -144,10 +144,11 @@ def _between(analysis: Analysis, cells: Sequence[CellSummary]) -> list[Contrast]
 
 
 def _caveats(analysis: Analysis) -> list[str]:
-    fewest = min(cell.success.n for cell in analysis.cells) if analysis.cells else 0
+    fewest = min((cell.success.n for cell in analysis.cells), default=0)
+    seeds = "seed" if fewest == 1 else "seeds"
     return [
         f"All of this is a {len(analysis.cells)}-cell comparison of a tiny model in a drawn world on "
-        f"{analysis.questions} questions, at least {fewest} {'seed' if fewest == 1 else 'seeds'} a cell: it says how the code behaves, not how large "
+        f"{analysis.questions} questions, at least {fewest} {seeds} a cell: it says how the code behaves, not how large "
         "models do."
     ]
 
