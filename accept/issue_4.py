@@ -216,6 +216,7 @@ def retrieval(ctx: Context) -> list[Figure]:
     names = ("build_s", "build_peak_mb", "disk_mb", "open_mb", "p50_ms", "p99_ms")
     return [
         Figure("retrieval_recall_at_1", ours["recall_at_1"], n, note=f"bm25s {theirs['recall_at_1']:.2f}"),
+        Figure("retrieval_recall_to_bm25s", ours["recall_at_1"] / max(theirs["recall_at_1"], 1e-9), n),
         *(Figure(f"retrieval_{name}", ours[name], n, note=f"bm25s {theirs[name]:.4g}") for name in names),
     ]
 
