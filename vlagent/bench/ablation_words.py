@@ -148,8 +148,8 @@ def _caveats(analysis: Analysis) -> list[str]:
     seeds = "seed" if fewest == 1 else "seeds"
     return [
         f"All of this is a {len(analysis.cells)}-cell comparison of a tiny model in a drawn world on "
-        f"{analysis.questions} questions, at least {fewest} {seeds} a cell: it says how the code behaves, not how large "
-        "models do."
+        f"{analysis.questions} questions, at least {fewest} {seeds} a cell: it says how the code behaves, not how "
+        "large models do."
     ]
 
 
