@@ -169,7 +169,11 @@ def generation(ctx: Context) -> list[Figure]:
     from vlagent.model.logprobs import token_logprobs
 
     if ctx.broken:
-        vars(benchmark)["token_logprobs"] = lambda *given: token_logprobs(*given[:3], 1.01 * given[3])
+
+        def hotter(model: Any, batch: Any, banned: Any, temperature: float) -> Any:
+            return token_logprobs(model, batch, banned, 1.01 * temperature)
+
+        vars(benchmark)["token_logprobs"] = hotter
         benchmark.CONCURRENCY = 1
     measured = benchmark.measure()
     dump(ctx.folder, measured)
