@@ -206,3 +206,12 @@ async def test_a_degraded_answer_is_never_remembered() -> None:
         assert [(await world.ask()).headers["x-degraded"] for _ in range(3)] == ["1"] * 3
         world.chat.always = None
         assert "x-degraded" not in (await world.ask()).headers
+
+
+async def test_what_the_server_lacks_is_not_the_callers_mistake() -> None:
+    pages = {"javascript": "always", "chromium": "/nowhere/chromium"}
+    async with World(live={"pages": pages}).open() as world:
+        said = await world.ask()
+        assert said.status_code == 502
+        assert said.json()["error"]["type"] == "Misconfigured"
+        assert "pages.chromium" in said.json()["error"]["message"]

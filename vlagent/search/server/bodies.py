@@ -21,6 +21,14 @@ MAX_TOP_K = 20
 NOTHING = "No results were found for this query."
 
 
+class Refused(Exception):
+    """The request is turned down before anything is done."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 class _Body(BaseModel):
     """Fields that we do not know are left alone: callers of other servers send more."""
 
@@ -65,20 +73,12 @@ class ImageBody(_Body):
     top_k: int = Field(default=5, ge=1, le=MAX_TOP_K)
 
     def raw(self) -> bytes:
-        """Raises `UserError` for what is no base64."""
+        """Raises `Refused` for what is no base64."""
         text = self.image.partition(";base64,")[2] or self.image
         try:
             return base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError):
-            raise UserError("image: base64 of a picture file is expected") from None
-
-
-class Refused(Exception):
-    """The request is turned down before anything is done."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
+            raise Refused(400, "image: base64 of a picture file is expected") from None
 
 
 async def read_body(request: Request, kind: type[B], limit: int) -> B:
@@ -114,9 +114,14 @@ def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | No
 
 
 def failed(error: Exception) -> Response:
-    """A typed error as its status and one line. What is not listed here is a bug and stays one (500)."""
+    """A typed error as its status and one line. What is not listed here is a bug and stays one (500).
+
+    A `UserError` is one of who runs the server (Chromium is missing); callers' mistakes are `Refused`.
+    """
     status, kind, wait = _status(error)
     service = error.service if isinstance(error, ServiceError) else "request"
+    if isinstance(error, UserError):
+        service = "server"
     headers = {} if wait is None else {"Retry-After": str(max(1, math.ceil(wait)))}
     body = {"error": {"type": kind, "service": service, "message": str(error)}}
     return json_response(body, status, headers)
@@ -127,7 +132,7 @@ def _status(error: Exception) -> tuple[int, str, float | None]:
     if isinstance(error, Refused):
         return error.status, "Refused", None
     if isinstance(error, UserError):
-        return 400, kind, None
+        return 502, "Misconfigured", None
     if isinstance(error, Busy):
         return 429, kind, error.retry_after_s
     if isinstance(error, TimeoutError):

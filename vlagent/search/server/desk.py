@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vlagent.errors import UserError
 from vlagent.search.base import ImageSearch, TextSearch
 from vlagent.search.budget import Budget
 from vlagent.search.live import Live, Network, open_live
 from vlagent.search.live_config import RETRIEVAL_NAMES, SUMMARISER_NAMES, LiveConfig, first_of
 from vlagent.search.open import TextIndexes, open_search
 from vlagent.search.pipeline import Answers, closed
+from vlagent.search.server.bodies import Refused
 from vlagent.search.server.fresh import FreshPassages
 from vlagent.search.server.gate import Gate
 from vlagent.search.server.options import ServerOptions
@@ -56,9 +56,9 @@ class Desk:
         self.images = self.images or self.live.images
 
     def answers(self, mode: str, database: str | None, model: str | None) -> Answers:
-        """Raises `UserError` for a mode that this server has not, an address or a model that is not on its list."""
+        """Raises `Refused` for a mode that this server has not, an address or a model that is not on its list."""
         if model is not None and model != self._supplies.live.summary.model and model not in self.options.models:
-            raise UserError(f"llm_model {model!r} is not on this server's list")
+            raise Refused(400, f"llm_model {model!r} is not on this server's list")
         place = _address(database) if database and mode == LOCAL else None
         key = (mode, place, model)
         if key not in self._answers:
@@ -106,7 +106,7 @@ class Desk:
         live = self._live(model)
         if mode == WEB:
             if live.answers is None:
-                raise UserError("this server searches no web: retrieval_mode must be 'local'")
+                raise Refused(400, "this server searches no web: retrieval_mode must be 'local'")
             answers = live.answers
         else:
             assert live.summariser
@@ -118,10 +118,10 @@ class Desk:
     def _database(self, place: str | None) -> TextSearch:
         if place is None or place == self.local_address:
             if self._local is None:
-                raise UserError("this server has no passages: retrieval_mode must be 'google_serper'")
+                raise Refused(400, "this server has no passages: retrieval_mode must be 'google_serper'")
             return self._local
         if place not in {_address(allowed) for allowed in self.options.databases}:
-            raise UserError(f"local_database_address {place}: not on this server's list")
+            raise Refused(400, f"local_database_address {place}: not on this server's list")
         return self._retrieval(place)
 
     def _retrieval(self, address: str) -> TextSearch:

@@ -12,8 +12,9 @@ from typing import Any
 from PIL import Image
 
 from vlagent import images
-from vlagent.errors import ServiceError
+from vlagent.errors import ServiceError, UserError
 from vlagent.search.base import ImageQuery, ImageSearch
+from vlagent.search.server.bodies import Refused
 from vlagent.types import Hit, ImageRef
 
 THUMBNAIL_SIDE = 256
@@ -23,7 +24,7 @@ THUMBNAIL_SIDE = 256
 async def search_picture(search: ImageSearch, raw: bytes, top_k: int) -> dict[str, Any]:
     """{"hits": [{"title", "url", "file", "text", "score", "thumbnail"}]}, best first.
 
-    Raises `UserError` for bytes that are no picture, and what the search raises.
+    Raises `Refused` for bytes that are no picture, and what the search raises.
     """
     with tempfile.TemporaryDirectory(prefix="vlagent-picture-") as folder:
         path = Path(folder) / "sent"
@@ -34,7 +35,10 @@ async def search_picture(search: ImageSearch, raw: bytes, top_k: int) -> dict[st
 
 def _kept(path: Path, raw: bytes) -> ImageRef:
     path.write_bytes(raw)
-    return images.probe(path)
+    try:
+        return images.probe(path)
+    except UserError as error:
+        raise Refused(400, f"image: {str(error).partition(': ')[2]}") from None
 
 
 def _shown(hit: Hit) -> dict[str, Any]:
