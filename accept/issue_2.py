@@ -87,6 +87,11 @@ def play(
         return next(iter(asyncio.run(evaluate(evaluation, agent, world.samples, run)).summary.suites.values()))
 
 
+def _room(ctx: Context) -> Path:
+    """Of the world that is played; runs of fewer questions have their own."""
+    return ctx.folder.parent / f"world-{ctx.few(FULL, QUICK)}"
+
+
 def _scenes(world: World) -> list[Any]:
     return [sample.images[0] for sample in world.samples]
 
@@ -113,8 +118,8 @@ def trained(ctx: Context) -> list[Figure]:
 def scores_of(ctx: Context, model: str) -> list[Figure]:
     """By kind on held-out level 2, each control, and the open test and level 3 for the record."""
     each, rooms = ctx.few(FULL, QUICK), ctx.folder.parent
-    world = open_world(rooms / "world", each)
-    shares = by_kind(play(model, world, rooms / f"agent-{model.removeprefix(PREFIX)}"))
+    world = open_world(_room(ctx), each)
+    shares = by_kind(play(model, world, rooms / f"agent-{model.removeprefix(PREFIX)}-{each}"))
     above: dict[str, float] = {}
     for name, control in CONTROLS.items():
         asked = world.only(control.kinds, CONTROLLED)
@@ -140,7 +145,7 @@ def scores_of(ctx: Context, model: str) -> list[Figure]:
 
 def sft(ctx: Context) -> list[Figure]:
     """The shipped SFT checkpoints; sabotaged, the trained model stands in for both."""
-    world = open_world(ctx.folder.parent / "world", ctx.few(FULL, QUICK))
+    world = open_world(_room(ctx), ctx.few(FULL, QUICK))
     figures = []
     for name in ("sft", "sft-clean"):
         shares = by_kind(play(f"{PREFIX}{'trained' if ctx.broken else name}", world, ctx.folder / name))
@@ -153,9 +158,11 @@ def sft(ctx: Context) -> list[Figure]:
 
 def tools_matter(ctx: Context) -> list[Figure]:
     """The agent against the better of direct and tools-off; sabotaged, the agent has no tools either."""
-    world = open_world(ctx.folder.parent / "world", ctx.few(FULL, QUICK))
+    world = open_world(_room(ctx), ctx.few(FULL, QUICK))
     model = f"{PREFIX}trained"
-    run = ctx.folder / "agent" if ctx.broken else ctx.folder.parent / "agent-trained"
+    run = (
+        ctx.folder / "agent" if ctx.broken else ctx.folder.parent / f"agent-trained-{len(world.samples) // len(KINDS)}"
+    )
     agent = macro(by_kind(play(model, world, run, tools=not ctx.broken)))
     direct = macro(by_kind(play(model, world, ctx.folder / "direct", workflow="direct")))
     off = macro(by_kind(play(model, world, ctx.folder / "off", tools=False)))
@@ -235,7 +242,7 @@ def training(ctx: Context) -> list[Figure]:
     figures = [Figure("training_exit_code", code, 1), Figure("training_minutes", seconds / 60, 1)]
     if ctx.quick and not ctx.broken:
         return figures
-    world = open_world(ctx.folder.parent / "world", ctx.few(FULL, QUICK))
+    world = open_world(_room(ctx), ctx.few(FULL, QUICK))
     shares = by_kind(play(f"local:{out / 'trained'}", world, ctx.folder / "agent"))
     low = min(shares["fact"] - 0.85, shares["place"] - 0.85, shares["read"] - 0.75, shares["brand"] - 0.75)
     return [*figures, Figure("retrained_margin", low, len(world.samples), SEED, words(shares))]
