@@ -160,9 +160,8 @@ def tools_matter(ctx: Context) -> list[Figure]:
     """The agent against the better of direct and tools-off; sabotaged, the agent has no tools either."""
     world = open_world(_room(ctx), ctx.few(FULL, QUICK))
     model = f"{PREFIX}trained"
-    run = (
-        ctx.folder / "agent" if ctx.broken else ctx.folder.parent / f"agent-trained-{len(world.samples) // len(KINDS)}"
-    )
+    shared = ctx.folder.parent / f"agent-trained-{ctx.few(FULL, QUICK)}"
+    run = ctx.folder / "agent" if ctx.broken else shared
     agent = macro(by_kind(play(model, world, run, tools=not ctx.broken)))
     direct = macro(by_kind(play(model, world, ctx.folder / "direct", workflow="direct")))
     off = macro(by_kind(play(model, world, ctx.folder / "off", tools=False)))

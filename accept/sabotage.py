@@ -18,7 +18,7 @@ def pytest_configure() -> None:
     if not os.environ.get("VLAGENT_SABOTAGE"):
         return
     from vlagent.train import sft
-    from vlagent.train.checkpoint import read_checkpoint
+    from vlagent.train.checkpoint import Position, read_checkpoint
     from vlagent.train.loss import own_weight
     from vlagent.train.parts import load_trainee
 
@@ -28,8 +28,8 @@ def pytest_configure() -> None:
             weight.requires_grad_(True)
         return policy
 
-    def forget(folder: Path, model: torch.nn.Module, optimizer: Any) -> Any:
-        position = read_checkpoint(folder, model, optimizer)
+    def forget(folder: Path, model: torch.nn.Module, optimizer: Any, kind: type[Position]) -> Position:
+        position = read_checkpoint(folder, model, optimizer, kind)
         optimizer.state.clear()
         return position
 
