@@ -2,7 +2,7 @@
 
     python -m benchmarks.endpoint --turn-s 0.5
 
-It reads requests as bytes and parses nothing but their length, so that it costs next to nothing beside what is measured.
+It reads requests as bytes and parses nothing but their length: it costs next to nothing beside what is measured.
 """
 
 from __future__ import annotations

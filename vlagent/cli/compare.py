@@ -14,7 +14,7 @@ from vlagent.bench.compare import Comparison, Flip, Pairing, compare
 from vlagent.cli.terminal import console_for, one_line, to_json
 from vlagent.errors import UserError
 
-HELP = "compare two runs question by question"
+HELP = "compare runs question by question"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folders; the first is the baseline")
     parser.add_argument("--seed", type=int, default=0, help="of the bootstrap (default: 0)")
     parser.add_argument("--list", type=int, default=20, metavar="N", help="changed questions to list (default: 20)")
+    parser.add_argument("--page", type=Path, metavar="FILE.html", help="write them beside one another, with episodes")
     parser.add_argument("--json", action="store_true", help="print one JSON list of comparisons and nothing else")
 
 
@@ -30,6 +31,10 @@ def run(args: argparse.Namespace) -> int:
     if len(args.runs) < 2:
         raise UserError("compare: two runs at least")
     first, *others = args.runs
+    if args.page:
+        from vlagent.report.comparison import write_comparison
+
+        print(write_comparison(args.runs, args.page, seed=args.seed).resolve(), file=sys.stderr)
     compared = [compare(first, other, seed=args.seed) for other in others]
     if args.json:
         print(to_json([each.model_dump(mode="json") for each in compared]))

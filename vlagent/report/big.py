@@ -25,7 +25,7 @@ from markupsafe import Markup
 from vlagent.errors import UserError
 from vlagent.files import write_atomic
 from vlagent.report.cards import Card, iter_cards, read_head
-from vlagent.report.page import OUTCOMES, SELECTS, asset, make_environment, script_of
+from vlagent.report.page import OUTCOMES, SELECTS, asset, make_environment, plots_of, script_of
 from vlagent.report.pictures import FOLDER, PictureFolder
 from vlagent.report.summary import summary_tables
 
@@ -138,6 +138,7 @@ def _page(run: Path, columns: _Columns, store: PictureFolder) -> str:
             total=len(columns.question),
             title=run.resolve().name,
             tables=summary_tables(head.summary),
+            plots=plots_of(head.summary),
             selects=SELECTS,
             find_hint="Search questions, answers, calls …  ( / )",
             facets={name: dict(counts.most_common()) for name, counts in columns.counts.items()},

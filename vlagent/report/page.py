@@ -14,9 +14,10 @@ from markupsafe import Markup
 
 from vlagent.agent.parse import FREE
 from vlagent.files import write_atomic
+from vlagent.report import plots
 from vlagent.report.cards import RunContents, is_crop, last_lines, read_run
 from vlagent.report.pictures import PictureStore
-from vlagent.report.summary import summary_tables
+from vlagent.report.summary import read_summary, summary_tables
 from vlagent.types import Source, Turn
 
 OUTCOMES = {
@@ -57,6 +58,7 @@ def render_page(contents: RunContents) -> str:
         "contents": contents,
         "title": _title(contents),
         "tables": summary_tables(contents.summary),
+        "plots": plots_of(contents.summary),
         "selects": SELECTS,
         "facets": {name: contents.count(name) for name in ("outcome", *(name for name, _ in SELECTS))},
         "css": Markup(asset("page.css")),
@@ -88,6 +90,16 @@ def script_of(script: str) -> dict[str, str]:
     """The only script that a page's content policy lets run, and its hash."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return {"script": Markup(script), "script_hash": digest}
+
+
+def plots_of(value: dict[str, Any]) -> list[Markup]:
+    """Scores and tool use by data set; none where there is nothing to compare."""
+    summary = read_summary(value)
+    if summary is None:
+        return []
+    named = {summary.model or "model": summary}
+    several = [plots.scores(named)] if len(summary.suites) > 1 else []
+    return [plot for plot in (*several, plots.tool_use(named)) if plot is not None]
 
 
 def _side(cards: int) -> int:
