@@ -61,14 +61,52 @@ async def test_what_was_used_longest_ago_goes_first(tmp_path: Path, monkeypatch:
 
 async def test_a_damaged_file_and_one_of_another_version_are_started_anew(tmp_path: Path) -> None:
     path = tmp_path / "c.sqlite"
-    path.write_bytes(b"this is no database, not at all" * 100)
     store = Store(CacheConfig(path=str(path)))
+    await store.put("page", "b", b"two", ttl_s=60)
+    store.close()
+    path.write_bytes(path.read_bytes()[:100] + b"damaged " * 1000)
+    store = Store(CacheConfig(path=str(path)))
+    assert store.get("page", "b") is None
     await store.put("page", "a", b"one", ttl_s=60)
+    assert store.get("page", "a") == b"one"
     store.close()
     with sqlite3.connect(path) as other:
         other.execute("PRAGMA user_version = 99")
     other.close()
     assert Store(CacheConfig(path=str(path))).get("page", "a") is None
+
+
+async def test_a_file_that_is_damaged_behind_its_head_costs_one_write(tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite"
+    store = Store(CacheConfig(path=str(path)))
+    for number in range(50):
+        await store.put("page", str(number), b"x" * 3000, ttl_s=60)
+    store.close()
+    raw = path.read_bytes()
+    path.write_bytes(raw[:4096] + b"\xff" * (len(raw) - 4096))
+    store = Store(CacheConfig(path=str(path)))
+    assert store.get("page", "7") is None
+    await store.put("page", "a", b"lost", ttl_s=60)
+    await store.put("page", "a", b"one", ttl_s=60)
+    assert store.get("page", "a") == b"one"
+    assert store.failed_writes == 1
+
+
+@pytest.mark.parametrize("kind", ["notes", "database", "other_version"])
+def test_a_file_that_is_no_cache_stays_as_it_is(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "mine"
+    if kind == "notes":
+        path.write_text("- [ ] buy milk\n")
+    else:
+        with sqlite3.connect(path) as mine:
+            mine.execute("CREATE TABLE entries (mine TEXT)")
+            mine.execute(f"PRAGMA user_version = {0 if kind == 'database' else 7}")
+        mine.close()
+    before = path.read_bytes()
+    with pytest.raises(UserError, match=r"mine: holds something else .*cache\.path"):
+        Store(CacheConfig(path=str(path)))
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["mine"]
 
 
 async def test_a_write_that_fails_is_counted_and_nothing_else(tmp_path: Path) -> None:

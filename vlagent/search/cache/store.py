@@ -1,6 +1,7 @@
 """Answers on disk: SQLite in WAL mode, so that many processes read while one writes.
 
 A cache is disposable: one of another version or a damaged one is started anew, and a write that fails is only counted.
+A file that is no cache is somebody's, and stays as it is.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from vlagent.types import Record
 
 VERSION = 1
 """Of the table; the version of what is stored is part of each key."""
+_MAGIC, _APPLICATION = b"SQLite format 3\0", 0x766C6163
+"""How the file begins, and what its header holds at byte 68: "vlac"."""
 _CHECKED_EVERY = 16
 """Writes between two looks at the size."""
 _SCHEMA = """
@@ -119,9 +122,7 @@ class Store:
         except sqlite3.OperationalError as error:
             raise UserError(f"cache {self._path}: {error}; name another file (cache.path)") from None
         except (sqlite3.DatabaseError, _OtherVersion):
-            for suffix in ("", "-wal", "-shm"):
-                with contextlib.suppress(OSError):
-                    Path(f"{self._path}{suffix}").unlink(missing_ok=True)
+            self._delete()
         except OSError as error:
             raise UserError(f"cache {self._path}: {error.strerror}; name another file (cache.path)") from None
         try:
@@ -129,10 +130,19 @@ class Store:
         except sqlite3.DatabaseError as error:
             raise UserError(f"cache {self._path}: {error}; name another file (cache.path)") from None
 
+    def _delete(self) -> None:
+        for suffix in ("", "-wal", "-shm"):
+            with contextlib.suppress(OSError):
+                Path(f"{self._path}{suffix}").unlink(missing_ok=True)
+
     def _connected(self) -> tuple[sqlite3.Connection, sqlite3.Connection]:
+        if not _is_ours(self._path):
+            raise UserError(f"cache {self._path}: holds something else and is no cache; name another file (cache.path)")
         reader, writer = (
             sqlite3.connect(self._path, timeout=5.0, isolation_level=None, check_same_thread=False) for _ in range(2)
         )
+        if writer.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
+            writer.execute(f"PRAGMA application_id={_APPLICATION}")  # before WAL, so that the file itself has it
         writer.execute("PRAGMA journal_mode=WAL")
         for connection in (reader, writer):
             connection.execute("PRAGMA synchronous=NORMAL")
@@ -163,10 +173,18 @@ class Store:
                     if self._writes % _CHECKED_EVERY == 0:
                         self._shrink(cursor, now)
                     cursor.execute("COMMIT")
-            except sqlite3.DatabaseError:
+            except sqlite3.DatabaseError as error:
                 self.failed_writes += 1
                 with contextlib.suppress(sqlite3.DatabaseError):
                     writer.execute("ROLLBACK")
+                if type(error) is sqlite3.DatabaseError:  # damaged; what is full, locked or gone is another kind
+                    self._start_anew()
+
+    def _start_anew(self) -> None:
+        for connection in self._opened():
+            connection.close()
+        self._delete()
+        self._connections = None
 
     def _shrink(self, cursor: sqlite3.Cursor, now: float) -> None:
         """Down to nine tenths of the bound: first what is stale, then what was used longest ago."""
@@ -185,6 +203,16 @@ class Store:
 
 class _OtherVersion(Exception):
     """The file is of another release."""
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a file is there for us to write, and to delete: none, an empty one, or a cache of any version."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(72)
+    except FileNotFoundError:
+        return True
+    return not head or (head.startswith(_MAGIC) and head[68:] == _APPLICATION.to_bytes(4, "big"))
 
 
 def _key(kind: str, request: str) -> bytes:
