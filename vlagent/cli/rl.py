@@ -38,6 +38,7 @@ def run(args: argparse.Namespace) -> int:
 def _dry_run(config: RlConfig) -> int:
     from vlagent.train.plan import plan_rl, plan_table
 
+    table = plan_table(plan_rl(config))
     print(config.model_dump_json(indent=1, exclude_none=True))
-    print(plan_table(plan_rl(config)))
+    print(table)
     return 0

@@ -40,6 +40,7 @@ def run(args: argparse.Namespace) -> int:
 def _dry_run(config: SftConfig) -> int:
     from vlagent.train.plan import plan_sft, plan_table
 
+    table = plan_table(plan_sft(config))
     print(config.model_dump_json(indent=1, exclude_none=True))
-    print(plan_table(plan_sft(config)))
+    print(table)
     return 0

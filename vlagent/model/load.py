@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -17,7 +19,9 @@ from threading import Lock
 from typing import Any
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from PIL import Image
+from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
     AutoTokenizer,
@@ -27,11 +31,12 @@ from transformers import (
     Qwen3VLForConditionalGeneration,
 )
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
-from transformers.utils.logging import disable_progress_bar
+from transformers.utils.logging import disable_progress_bar, get_verbosity, set_verbosity, set_verbosity_error
 
 from vlagent import images
 from vlagent.chat.base import ImagePart
 from vlagent.errors import UserError
+from vlagent.files import read_json
 from vlagent.model.chatml import IMAGE_TOKENS, ROLE_TOKENS, Renderer, Vocabulary
 from vlagent.render.sizing import PixelLimits
 
@@ -40,6 +45,7 @@ ARCHITECTURES: dict[str, tuple[type[Any], str]] = {
     "qwen2_5_vl": (Qwen2_5_VLForConditionalGeneration, "Qwen2_5_VLProcessor"),
 }
 """`model_type` of config.json -> model class, and the name of its stock processor."""
+_LOG = logging.getLogger(__name__)
 
 
 class PilProcessor(ProcessorMixin):  # type: ignore[misc]
@@ -173,33 +179,87 @@ class Policy:
 
 
 def load_policy(folder: Path, *, device: str = "cpu", dtype: str | None = None, attention: str = "sdpa") -> Policy:
-    """A policy from a checkpoint folder. `dtype` None is float32 on a CPU and bfloat16 elsewhere."""
-    model_type = _model_type(folder)
-    if model_type not in ARCHITECTURES:
-        raise UserError(f"{folder}: architecture {model_type!r}; supported are {', '.join(ARCHITECTURES)}")
+    """A policy from a checkpoint folder. `dtype` None is float32 on a CPU and bfloat16 elsewhere.
+
+    Raises `UserError` for a folder that is not whole: no weight is ever left at random.
+    """
+    config = checkpoint_config(folder)
     name = dtype or ("float32" if device == "cpu" else "bfloat16")
     kind = getattr(torch, name, None)
     if not isinstance(kind, torch.dtype):
         raise UserError(f"dtype {name!r}: use float32, bfloat16 or float16")
     disable_progress_bar()
-    model = ARCHITECTURES[model_type][0].from_pretrained(folder, dtype=kind, attn_implementation=attention)
+    with _reading(folder):
+        model, found = ARCHITECTURES[config.model_type][0].from_pretrained(
+            folder,
+            config=config,
+            dtype=kind,
+            attn_implementation=attention,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
+        )
+    _refuse_gaps(folder, found)
     return Policy(model.to(device).eval(), load_processor(folder), folder.name)
 
 
-def _model_type(folder: Path) -> str:
+def checkpoint_config(folder: Path) -> Any:
+    """The transformers configuration of a checkpoint folder of a supported architecture."""
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder}: no config.json, so not a checkpoint folder")
-    return str(AutoConfig.from_pretrained(folder).model_type)
+    table = read_json(folder / "config.json")
+    kind = table.get("model_type") if isinstance(table, dict) else None
+    if kind not in ARCHITECTURES:
+        raise UserError(f"{folder}: architecture {kind!r}; supported are {', '.join(ARCHITECTURES)}")
+    with _reading(folder):
+        return AutoConfig.from_pretrained(folder)
+
+
+@contextmanager
+def _reading(folder: Path) -> Iterator[None]:
+    """What transformers and its readers raise over a folder's files (and a missing attention package), as one line."""
+    before = get_verbosity()
+    set_verbosity_error()
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError) as error:
+        raise UserError(f"{folder}: cannot be loaded ({_first_line(error)})") from error
+    except (SafetensorError, StrictDataclassError) as error:
+        raise UserError(f"{folder}: a damaged file ({_first_line(error)}); copy the checkpoint anew") from error
+    finally:
+        set_verbosity(before)
+
+
+def _first_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def _refuse_gaps(folder: Path, found: dict[str, Any]) -> None:
+    """Weights that the files lack would be random numbers."""
+    missing = sorted(found["missing_keys"])
+    misfits = sorted(found["mismatched_keys"], key=lambda each: str(each[0]))
+    if missing:
+        raise UserError(
+            f"{folder}: {len(missing)} weights are missing from its files, the first {missing[0]}; "
+            "copy the checkpoint anew"
+        )
+    if misfits:
+        raise UserError(
+            f"{folder}: {len(misfits)} weights do not have the shape that config.json says: {misfits[0][0]}"
+        )
+    if found["unexpected_keys"]:
+        first = min(found["unexpected_keys"])
+        _LOG.warning("%s: %d weights are not used, the first %s", folder, len(found["unexpected_keys"]), first)
 
 
 def load_processor(folder: Path) -> Processor:
-    """The processor of a checkpoint folder."""
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    template = getattr(tokenizer, "chat_template", None)
-    hf = PilProcessor(Qwen2VLImageProcessorPil.from_pretrained(folder), tokenizer, chat_template=template)
+    """The processor of a checkpoint folder. Raises `UserError` where its files are damaged."""
     eos = None
-    if (folder / "generation_config.json").is_file():
-        eos = GenerationConfig.from_pretrained(folder).eos_token_id
+    with _reading(folder):
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        template = getattr(tokenizer, "chat_template", None)
+        hf = PilProcessor(Qwen2VLImageProcessorPil.from_pretrained(folder), tokenizer, chat_template=template)
+        if (folder / "generation_config.json").is_file():
+            eos = GenerationConfig.from_pretrained(folder).eos_token_id
     return wrap_processor(hf, eos=[eos] if isinstance(eos, int) else eos)
 
 

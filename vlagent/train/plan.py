@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig
 
 from vlagent.errors import UserError
-from vlagent.model.load import ARCHITECTURES
+from vlagent.model.load import ARCHITECTURES, checkpoint_config
 from vlagent.train.config import ModelConfig, SftConfig
 from vlagent.train.parts import adapt, part_of
 from vlagent.train.rl.config import RlConfig
@@ -90,9 +89,7 @@ def empty_model(config: ModelConfig) -> tuple[Any, Any]:
     folder = Path(config.path)
     if not (folder / "config.json").is_file():
         raise UserError(f"model.path = {config.path!r}: no config.json there, so not a checkpoint folder")
-    hf = AutoConfig.from_pretrained(folder)
-    if hf.model_type not in ARCHITECTURES:
-        raise UserError(f"model.path = {config.path!r}: architecture {hf.model_type!r} is not supported")
+    hf = checkpoint_config(folder)
     with torch.device("meta"):
         model = ARCHITECTURES[hf.model_type][0](hf)
         for name, weight in model.named_parameters():
