@@ -37,6 +37,11 @@ def test_the_papers_preset_fills_in_what_is_not_said() -> None:
         ('model.freeze=["vision","projector","language"]', r"nothing would be trained"),
         ("sources=[]", r"^sources = \[\]: "),
         ("batch.rows=0", r"^batch\.rows = 0: "),
+        ("optim.lr=inf", r"^optim\.lr = inf: "),
+        ("optim.betas=[0.9, 1.0]", r"^optim\.betas\.1 = 1\.0: "),
+        ('sources=[{run = "x", share = inf}]', r"^sources\.0\.share = inf: "),
+        ('sources=[{run = "x", weight = inf}]', r"^sources\.0\.weight = inf: "),
+        ('validation.search="x"', r"validation measures nothing"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_the_key(override: str, message: str) -> None:

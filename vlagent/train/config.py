@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from vlagent.agent.config import AgentConfig
 from vlagent.types import Record
 
+Beta = Annotated[float, Field(ge=0, lt=1)]
 Part = Literal["vision", "projector", "language"]
 """The vision tower, what maps its output into the decoder, and the decoder with its embeddings."""
 
@@ -26,9 +27,9 @@ class SourceConfig(Record):
     max_turns: int | None = Field(default=None, ge=1)
     limit: int | None = Field(default=None, ge=1)
     """Rows of this source at most, the first ones."""
-    share: float = Field(default=1.0, gt=0)
+    share: float = Field(default=1.0, gt=0, le=1000)
     """How often an epoch sees each of its rows: 0.5 is half of them, drawn anew each epoch; 2 is each twice."""
-    weight: float = Field(default=1.0, gt=0)
+    weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     """Of its tokens in the loss."""
     dialect: str | None = None
     """Write the turns in this dialect; None keeps them as they were written."""
@@ -81,16 +82,16 @@ class BatchConfig(Record):
 class OptimConfig(Record):
     """AdamW and its learning rate."""
 
-    lr: float = Field(default=1e-5, gt=0)
+    lr: float = Field(default=1e-5, gt=0, allow_inf_nan=False)
     schedule: Literal["cosine", "linear", "constant"] = "cosine"
     warmup: float = Field(default=0.03, ge=0, lt=1)
     """Share of all steps."""
     final: float = Field(default=0.0, ge=0, le=1)
     """Learning rate at the end, as a share of the highest."""
-    weight_decay: float = Field(default=0.0, ge=0)
+    weight_decay: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """On matrices only."""
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = Field(default=1e-8, gt=0)
+    betas: tuple[Beta, Beta] = (0.9, 0.999)
+    eps: float = Field(default=1e-8, gt=0, allow_inf_nan=False)
     clip: float = Field(default=1.0, gt=0)
     """Largest norm of the gradient."""
 
@@ -110,6 +111,12 @@ class ValidationConfig(Record):
     """Questions of the manifest at most."""
     agent: AgentConfig = AgentConfig()
     concurrency: int = Field(default=64, ge=1)
+
+    @model_validator(mode="after")
+    def _measures_something(self) -> Self:
+        if self.data is None and not self.sources:
+            raise ValueError("validation measures nothing; name its data (a manifest) or its sources (run folders)")
+        return self
 
 
 class SaveConfig(Record):
