@@ -23,7 +23,8 @@ _DISK_FAILS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, err
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[None]:
+def writing(path: Path) -> Iterator[None]:
+    """The disk's failures inside as a `ServiceError`, any other refusal to write as a `UserError`."""
     try:
         yield
     except OSError as error:
@@ -38,7 +39,7 @@ def write_atomic(path: Path, data: bytes | str) -> None:
 
     Raises `ServiceError` where the disk is full or fails, `UserError` where the place cannot be written.
     """
-    with _writing(path):
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         _replace(path, data.encode() if isinstance(data, str) else data)
 
@@ -62,7 +63,7 @@ def only_writer(folder: Path) -> Iterator[None]:
     """Hold a folder's lock. `UserError` where another process holds it; a killed holder leaves nothing behind."""
     import fcntl
 
-    with _writing(folder):
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     try:
@@ -112,7 +113,7 @@ def append_jsonl(path: Path, *records: BaseModel | dict[str, Any]) -> None:
     lines = "".join(
         (r.model_dump_json() if isinstance(r, BaseModel) else json.dumps(r, ensure_ascii=False)) + "\n" for r in records
     )
-    with _writing(path):
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab+", buffering=0) as file:
             _cut_torn_line(file)

@@ -9,19 +9,22 @@ Random numbers need no state of their own: order, dropout and sampling are drawn
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from pathlib import Path
+from pickle import UnpicklingError
+from struct import error as StructError
 from typing import Any, TypeVar
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
 from vlagent.errors import UserError
 from vlagent.files import read_json, write_json
 from vlagent.train.parts import trainable
+from vlagent.train.whole import whole_folder
 from vlagent.types import Record
 
 _NAME = re.compile(r"step-(\d+)")
@@ -44,20 +47,18 @@ P = TypeVar("P", bound=Position)
 def write_checkpoint(run: Path, model: nn.Module, optimizer: Any, position: Position, keep: int) -> Path:
     """Write one and remove the oldest beyond `keep`. A reader sees a whole checkpoint or none."""
     folder = run / "checkpoints" / f"step-{position.step:06d}"
-    partial = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    save_file({k: v.detach().contiguous().cpu() for k, v in trainable(model).items()}, partial / "trained.safetensors")
-    torch.save(optimizer.state_dict(), partial / "optimizer.pt")
-    write_json(partial / "state.json", position)
-    for file in partial.iterdir():
-        _sync(file)
-    shutil.rmtree(folder, ignore_errors=True)
-    partial.rename(folder)
-    _sync(folder.parent)
+    with whole_folder(folder) as partial:
+        save_weights(model, partial / "trained.safetensors")
+        torch.save(optimizer.state_dict(), partial / "optimizer.pt")
+        write_json(partial / "state.json", position)
     for old in checkpoints(run)[:-keep]:
         shutil.rmtree(old)
     return folder
+
+
+def save_weights(model: nn.Module, file: Path) -> None:
+    """The trained weights, by name."""
+    save_file({name: weight.detach().contiguous().cpu() for name, weight in trainable(model).items()}, file)
 
 
 def checkpoints(run: Path) -> list[Path]:
@@ -68,14 +69,20 @@ def checkpoints(run: Path) -> list[Path]:
 
 
 def read_checkpoint(folder: Path, model: nn.Module, optimizer: Any, kind: type[P]) -> P:
-    """Put weights and optimizer back. Raises `UserError` where the checkpoint is of other weights."""
-    saved, mine = load_file(folder / "trained.safetensors"), trainable(model)
+    """Put weights and optimizer back. Raises `UserError` where the checkpoint is damaged or of other weights."""
+    mine = trainable(model)
+    try:
+        saved = load_file(folder / "trained.safetensors")
+        moments = torch.load(folder / "optimizer.pt", map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, EOFError, UnpicklingError, StructError, SafetensorError) as error:
+        reason = str(error).split("\n")[0][:120]
+        raise UserError(f"{folder}: damaged ({reason}); remove it, and the run goes on from the one before") from None
     if saved.keys() != mine.keys():
         raise UserError(f"{folder}: holds {len(saved)} trained weights, this run trains {len(mine)}: another model")
     with torch.no_grad():
         for name, weight in mine.items():
             weight.copy_(saved[name])
-    optimizer.load_state_dict(torch.load(folder / "optimizer.pt", map_location="cpu", weights_only=True))
+    optimizer.load_state_dict(moments)
     return kind.model_validate(read_json(folder / "state.json"))
 
 
@@ -84,11 +91,3 @@ def drop_leftovers(run: Path) -> None:
     folder = run / "checkpoints"
     for path in folder.glob(".*.partial") if folder.is_dir() else ():
         shutil.rmtree(path, ignore_errors=True)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

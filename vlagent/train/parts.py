@@ -13,6 +13,7 @@ from vlagent.errors import UserError
 from vlagent.model.load import Policy, load_policy
 from vlagent.model.vision import speed_up_vision
 from vlagent.train.config import LoraConfig, ModelConfig, Part
+from vlagent.train.whole import whole_folder
 
 
 def part_of(name: str) -> Part:
@@ -78,18 +79,15 @@ def export(policy: Policy, folder: Path, dtype: str | None, parent: Path | None 
 
     `parent` is the checkpoint that training began with: its agent settings hold for this one as well.
     """
-    partial = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
     model, merged = policy.model, policy.model
-    if hasattr(model, "merge_and_unload"):
-        model.save_pretrained(partial / "adapter")
-        merged = _merged(model)
-    kind = None if dtype is None else getattr(torch, dtype)
-    Policy(merged, policy.processor, policy.name).save(partial, dtype=kind)
-    if parent is not None and (parent / AGENT_FILE).exists():
-        shutil.copy(parent / AGENT_FILE, partial / AGENT_FILE)
-    shutil.rmtree(folder, ignore_errors=True)
-    partial.rename(folder)
+    with whole_folder(folder) as partial:
+        if hasattr(model, "merge_and_unload"):
+            model.save_pretrained(partial / "adapter")
+            merged = _merged(model)
+        kind = None if dtype is None else getattr(torch, dtype)
+        Policy(merged, policy.processor, policy.name).save(partial, dtype=kind)
+        if parent is not None and (parent / AGENT_FILE).exists():
+            shutil.copy(parent / AGENT_FILE, partial / AGENT_FILE)
 
 
 def _merged(model: Any) -> Any:

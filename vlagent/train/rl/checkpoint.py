@@ -14,13 +14,14 @@ import shutil
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import nn
 
 from vlagent.files import read_json
-from vlagent.train.checkpoint import Position, checkpoints
+from vlagent.train.checkpoint import Position, checkpoints, save_weights
 from vlagent.train.parts import trainable
 from vlagent.train.rl.recorded import recorded_steps, step_folder
+from vlagent.train.whole import whole_folder
 
 ROLLOUTS = "rollouts"
 DROPPED = "rollouts_dropped"
@@ -40,13 +41,8 @@ class RlPosition(Position):
 
 def write_best(run: Path, model: nn.Module, step: int) -> None:
     """Keep the trained weights of this moment as the best so far."""
-    folder = _best_folder(run, step)
-    partial = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    save_file({k: v.detach().contiguous().cpu() for k, v in trainable(model).items()}, partial / "trained.safetensors")
-    shutil.rmtree(folder, ignore_errors=True)
-    partial.rename(folder)
+    with whole_folder(_best_folder(run, step)) as partial:
+        save_weights(model, partial / "trained.safetensors")
 
 
 def read_best(run: Path, model: nn.Module, step: int) -> None:
