@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, Field, ValidationError
 
 from vlagent.errors import UserError
-from vlagent.files import append_jsonl, iter_jsonl, read_json, write_atomic, write_json
+from vlagent.files import LOCK, append_jsonl, iter_jsonl, read_json, write_atomic, write_json
 from vlagent.train.config import SftConfig
 from vlagent.types import Record
 
@@ -57,10 +57,16 @@ def new_name(verb: str = "sft") -> Path:
     return Path("runs") / f"{verb}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
-def start_folder(run: Path, config: BaseModel) -> None:
+def refuse_full(run: Path) -> None:
     """Raises `UserError` where the folder holds something."""
-    if run.is_dir() and any(run.iterdir()):
-        raise UserError(f"{run}: this folder is not empty; go on with it by --resume {run}, or choose another run=DIR")
+    if run.is_dir() and any(path.name != LOCK for path in run.iterdir()):
+        going = f"go on with it by --resume {run}, or " if (run / "config.json").exists() else ""
+        raise UserError(f"{run}: this folder is not empty; {going}choose another run=DIR")
+
+
+def start_folder(run: Path, config: BaseModel) -> None:
+    """Claim an empty folder for a run. Raises `UserError` where it holds something."""
+    refuse_full(run)
     write_json(run / "config.json", config.model_copy(update={"run": str(run)}))
 
 
@@ -95,6 +101,15 @@ def _is_free(name: str, free: frozenset[str]) -> bool:
 def record_metrics(run: Path, values: dict[str, Any]) -> None:
     """Append one line."""
     append_jsonl(run / METRICS, values)
+
+
+def last_values(run: Path, step: int | None = None) -> dict[str, Any]:
+    """The newest value of everything that the metrics hold, or hold of one step."""
+    values: dict[str, Any] = {}
+    for line in iter_jsonl(run / METRICS, ours=True) if (run / METRICS).exists() else ():
+        if step is None or line["step"] == step:
+            values |= line
+    return values
 
 
 def cut_metrics(run: Path, step: int, name: str = METRICS) -> None:

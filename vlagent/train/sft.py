@@ -7,6 +7,7 @@ is killed at any moment and resumed computes what it would have computed.
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -20,14 +21,22 @@ from accelerate import Accelerator
 from accelerate.utils import DistributedDataParallelKwargs, DistributedType, broadcast_object_list
 
 from vlagent.errors import UserError
-from vlagent.files import write_json
+from vlagent.files import only_writer, write_json
 from vlagent.model.load import Policy
 from vlagent.randomness import seed_of
 from vlagent.train.adamw import CompensatedAdamW
 from vlagent.train.batch import Mixture, Share, epoch_steps, prefetch, shares
 from vlagent.train.checkpoint import Position, checkpoints, drop_leftovers, read_checkpoint, write_checkpoint
 from vlagent.train.config import ModelConfig, OptimConfig, SftConfig, SourceConfig
-from vlagent.train.folder import SftSummary, cut_metrics, new_name, record_metrics, start_folder
+from vlagent.train.folder import (
+    SftSummary,
+    cut_metrics,
+    last_values,
+    new_name,
+    record_metrics,
+    refuse_full,
+    start_folder,
+)
 from vlagent.train.interrupt import Interrupt
 from vlagent.train.loss import own_weight, weighted_nll
 from vlagent.train.parts import export, load_trainee, trainable
@@ -46,13 +55,16 @@ def train_sft(config: SftConfig, *, resume: bool = False) -> SftSummary:
     """
     accelerator = make_accelerator(config.model)
     run = Path(_agreed_name(config))
-    if accelerator.is_main_process and not resume:
-        start_folder(run, config)
-    accelerator.wait_for_everyone()
-    trainer = SftTrainer(config, run, accelerator)
-    if resume:
-        trainer.restore()
-    return trainer.train()
+    with only_writer(run) if accelerator.is_main_process else nullcontext():
+        if accelerator.is_main_process and not resume:
+            refuse_full(run)
+        trainer = SftTrainer(config, run, accelerator)
+        if accelerator.is_main_process and not resume:
+            start_folder(run, config)  # only now: a mistake above leaves the folder free
+        accelerator.wait_for_everyone()
+        if resume:
+            trainer.restore()
+        return trainer.train()
 
 
 def make_accelerator(config: ModelConfig) -> Accelerator:
@@ -127,23 +139,35 @@ class SftTrainer:
         if self.accelerator.is_main_process:
             cut_metrics(self.run, self.position.step)
         self.accelerator.wait_for_everyone()
+        self.last = last_values(self.run)
 
     def train(self) -> SftSummary:
         """Every step that is left, then the export."""
         silent = not self.accelerator.is_main_process
         with Interrupt() as interrupt, Meter(self.total, self.position.step, silent=silent) as meter:
             meter.say(self.describe())
-            while self.position.step < self.total:
+            whole = not self._lacks_validation() or self.validate(meter, interrupt)
+            while whole and self.position.step < self.total:
                 self.step(meter)
                 last = self.position.step == self.total
-                if self._is_due("validation") or (last and self.config.validation):
-                    self.validate(meter, interrupt)
+                whole = not self._validates_here() or self.validate(meter, interrupt)
                 stop = self._anyone(interrupt.asked)
                 if stop or last or self._is_due("save"):
                     self.save()
                 if stop and not last:
                     return self._summary("stopped")
-        return self._finish()
+        return self._finish() if whole else self._summary("stopped")
+
+    def _validates_here(self) -> bool:
+        last = self.position.step == self.total
+        return self._is_due("validation") or (last and self.config.validation is not None)
+
+    def _lacks_validation(self) -> bool:
+        """Whether this step should have been validated and was not, since that was interrupted."""
+        if not self.position.step or not self._validates_here():
+            return False
+        names = {"validation_loss"} if self.held_out else {"success"}
+        return not names & last_values(self.run, self.position.step).keys()
 
     def describe(self) -> str:
         """One line about what is trained."""
@@ -159,16 +183,22 @@ class SftTrainer:
         chosen = self._epoch(step // self.steps_per_epoch)[step % self.steps_per_epoch]
         torch.manual_seed(seed_of(self.config.seed, "step", step, self.accelerator.process_index) % 2**63)
         loss = self._gradients(chosen)
-        norm = self.accelerator.clip_grad_norm_(trainable(self.model).values(), self.config.optim.clip)
+        norm = float(self.accelerator.clip_grad_norm_(trainable(self.model).values(), self.config.optim.clip))
+        self._refuse_no_number(loss, norm if self.accelerator.scaler is None else 0.0)  # a scaler skips such steps
         rate = learning_rate(self.config.optim, step, self.total)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         rows = [self.rows[i] for i in chosen]
-        if not loss == loss or loss in (float("inf"), float("-inf")):
-            raise UserError(f"step {step + 1}: the loss is {loss}; lower optim.lr, or look at the rows")
-        self._record(rows, {"loss": loss, "lr": rate, "grad_norm": float(norm)}, time.perf_counter() - started, meter)
+        self._record(rows, {"loss": loss, "lr": rate, "grad_norm": norm}, time.perf_counter() - started, meter)
+
+    def _refuse_no_number(self, loss: float, norm: float) -> None:
+        """Before the weights are touched: a checkpoint must never hold what is no number."""
+        for what, value in (("loss", loss), ("norm of the gradient", norm)):
+            if not math.isfinite(value):
+                step = self.position.step + 1
+                raise UserError(f"step {step}: the {what} is {value}; lower optim.lr, or look at the rows")
 
     def _gradients(self, chosen: Sequence[int]) -> float:
         """Gradients of the mean over the step's own tokens, averaged by DDP; the loss over all processes."""
@@ -202,18 +232,21 @@ class SftTrainer:
             record_metrics(self.run, place | values | counts | speed)
         meter.step(self.position.step, values | speed)
 
-    def validate(self, meter: Meter, interrupt: Interrupt) -> None:
-        """Loss on held-out rows, success in free running."""
+    def validate(self, meter: Meter, interrupt: Interrupt) -> bool:
+        """Loss on held-out rows, success in free running. False where it was interrupted: then nothing is measured."""
         values: dict[str, Any] = {"step": self.position.step}
         if self.held_out:
             values["validation_loss"] = self._held_out_loss()
         if self.exam is not None:
             right, scored = self._success(self.exam, interrupt)
             values |= {"success": right / scored if scored else None, "success_scored": scored}
+            if self._anyone(interrupt.asked):
+                return False
         self.last |= {name: value for name, value in values.items() if name != "step"}
-        if self.accelerator.is_main_process and not interrupt.asked:
+        if self.accelerator.is_main_process:
             record_metrics(self.run, values)
         meter.say("  ".join(f"{k} {v:.4f}" if isinstance(v, float) else f"{k} {v}" for k, v in values.items()))
+        return True
 
     def _held_out_loss(self) -> float:
         rows, world = self.held_out, self.accelerator.num_processes

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,12 @@ from accelerate.utils import broadcast_object_list, reduce
 from torch.optim.lr_scheduler import LambdaLR
 
 from vlagent.errors import ServiceError, UserError
-from vlagent.files import iter_jsonl, write_json
+from vlagent.files import iter_jsonl, only_writer, write_json
 from vlagent.model.load import Policy, load_policy
 from vlagent.model.vision import speed_up_vision
 from vlagent.randomness import seed_of
 from vlagent.train.checkpoint import checkpoints, drop_leftovers, read_checkpoint, write_checkpoint
-from vlagent.train.folder import METRICS, cut_metrics, new_name, start_folder
+from vlagent.train.folder import METRICS, cut_metrics, new_name, refuse_full, start_folder
 from vlagent.train.interrupt import Interrupt
 from vlagent.train.parts import export, load_trainee, trainable
 from vlagent.train.rl.checkpoint import RlPosition, drop_old_best, drop_old_rollouts, read_best, write_best
@@ -54,11 +55,20 @@ def train_rl(config: RlConfig, *, resume: bool = False) -> RlSummary:
     names = [config.run or str(new_name("rl"))]
     broadcast_object_list(names)
     config = config.model_copy(update={"run": names[0]})
-    if state.is_main_process and not resume:
-        start_folder(Path(names[0]), config)
-    state.wait_for_everyone()
+    with only_writer(Path(names[0])) if state.is_main_process else nullcontext():
+        return _train_here(config, state, resume)
+
+
+def _train_here(config: RlConfig, state: PartialState, resume: bool) -> RlSummary:
+    """In a folder that is ours. It is claimed last: a mistake leaves it free."""
+    folder, first = Path(str(config.run)), state.is_main_process and not resume
+    if first:
+        refuse_full(folder)
     run = RlRun(config, state)
     try:
+        if first:
+            start_folder(folder, config)
+        state.wait_for_everyone()
         if resume:
             run.restore()
         return run.train()
