@@ -12,7 +12,8 @@ import pytest
 
 from tests.search.pages.sites import ARTICLE, html, serving
 from tests.search.web.answers import Network
-from vlagent.errors import PermanentError, RateLimitedError, TransientError
+from vlagent.config import make_config
+from vlagent.errors import PermanentError, RateLimitedError, TransientError, UserError
 from vlagent.search.base import Page
 from vlagent.search.pages.config import PageConfig
 from vlagent.search.pages.encoding import decoded
@@ -229,3 +230,43 @@ async def test_workers_read_what_threads_read_and_survive_being_killed() -> None
     pages._workers._idle[0].kill()
     assert await pages.read(URL) == first
     await pages.aclose()
+
+
+@pytest.mark.parametrize("label", ["idna", "punycode", "undefined", "base64", "zip", "hex", "rot13", "unicode_escape"])
+async def test_a_label_of_python_that_is_no_encoding_of_pages_is_passed_over(label: str) -> None:
+    body = "Café Müller was opened here in 1931. ".encode("cp1252") * 5
+    for page in (
+        await read(body, f"text/plain; charset={label}"),
+        await read(f"<html><head><meta charset='{label}'></head><body><p>".encode() + body + b"</p></body></html>"),
+    ):
+        assert "opened here in 1931" in page.text
+
+
+@pytest.mark.parametrize(
+    "url", ["http://xn--/", "http://xn--a-/", "http://a.xn--ls8h=/", "http://[v1.x]/", "http://\ud800/"]
+)
+async def test_a_host_that_cannot_be_read_is_a_typed_error_wherever_it_stands(url: str) -> None:
+    pages, _ = reading(lambda _: httpx.Response(200, text="never"))
+    with pytest.raises(PermanentError):
+        await pages.read(url)
+    moved, _ = reading(lambda _: httpx.Response(302, headers={"location": url.encode("utf-8", "replace").decode()}))
+    with pytest.raises(PermanentError):
+        await moved.read(URL)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("allow", ["10.1.0.5/16"]),
+        ("allow", ["http://wiki.corp"]),
+        ("allow", ["wiki.corp/path"]),
+        ("ports", [0]),
+        ("ports", [99999]),
+        ("user_agent", "a – b"),
+        ("user_agent", "a\nb"),
+        ("user_agent", ""),
+    ],
+)
+def test_a_setting_that_could_have_no_effect_is_refused(key: str, value: Any) -> None:
+    with pytest.raises(UserError, match=f"^{key}"):
+        make_config(PageConfig, {key: value})

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import ipaddress
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from vlagent.types import Record
 
@@ -23,7 +24,7 @@ class PageConfig(Record):
     """Pages at one time."""
     robots: bool = True
     """Obey robots.txt."""
-    user_agent: str = "vlagent"
+    user_agent: str = Field(default="vlagent", pattern=r"^[!-~]([ -~]*[!-~])?$")
     """Sent to sites, and looked up in their robots.txt."""
     javascript: Literal["never", "auto", "always"] = "auto"
     """Chromium: never, where a page shows next to nothing without it, or for every page."""
@@ -37,6 +38,21 @@ class PageConfig(Record):
     """Pages after which a browser is replaced."""
     workers: int = Field(default=1, ge=0)
     """Processes that turn bytes into text; 0 does it in threads, which cannot be killed."""
-    ports: tuple[int, ...] = (80, 443)
+    ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = (80, 443)
     allow: tuple[str, ...] = ()
     """Hosts (`wiki.corp`, `wiki.corp:8080`) and networks (`10.1.0.0/16`) that are read though they are private."""
+
+    @field_validator("allow")
+    @classmethod
+    def _can_match(cls, allow: tuple[str, ...]) -> tuple[str, ...]:
+        """An entry that no address can ever match would be refused later without a word."""
+        for entry in allow:
+            if "/" not in entry:
+                continue
+            try:
+                ipaddress.ip_network(entry)
+            except ValueError as error:
+                raise ValueError(
+                    f"{entry!r} is neither a host (wiki.corp, wiki.corp:8080) nor a network ({error})"
+                ) from None
+        return allow

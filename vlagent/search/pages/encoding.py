@@ -19,6 +19,8 @@ _LABELS = {
 }
 """What pages call an encoding, and the wider one that they mean (WHATWG Encoding)."""
 _MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+_NO_ENCODINGS = frozenset({"idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape"})
+"""Python's, that are of no page and may raise at any byte."""
 _META = re.compile(rb"<(?:meta|\?xml)[^>]{0,200}?(?:charset|encoding)\s*=\s*[\"']?\s*([\w:.-]+)", re.IGNORECASE)
 
 
@@ -49,9 +51,12 @@ def _labels(data: bytes, declared: str | None) -> Iterator[str]:
     said = [declared, named[1].decode("ascii", "ignore") if named else None, "utf-8"]
     for label in dict.fromkeys(name.strip().lower() for name in said if name):
         try:
-            yield codecs.lookup(_LABELS.get(label, label)).name
-        except LookupError:
+            name = codecs.lookup(_LABELS.get(label, label)).name
+            b"a".decode(name, "replace")
+        except (LookupError, ValueError):
             continue
+        if name not in _NO_ENCODINGS:
+            yield name
 
 
 def _detected(data: bytes) -> str:

@@ -103,14 +103,20 @@ class Fetcher:
 def parsed(url: str) -> httpx.URL:
     """Without its fragment; raises `Blocked` for what is no address."""
     try:
-        return httpx.URL(url).copy_with(fragment=None)
+        return _whole(httpx.URL(url))
     except (httpx.InvalidURL, UnicodeError) as error:
         raise Blocked("page", f"not an address: {error}") from None
 
 
+def _whole(url: httpx.URL) -> httpx.URL:
+    """Without its fragment. httpx decodes a host (xn--...) when it is asked for, so a bad one is found here."""
+    assert url.host is not None
+    return url.copy_with(fragment=None)
+
+
 def _joined(base: httpx.URL, location: str) -> httpx.URL:
     try:
-        return base.join(location).copy_with(fragment=None)
+        return _whole(base.join(location))
     except (httpx.InvalidURL, UnicodeError) as error:
         raise Blocked("page", f"{base.host} redirects to what is no address: {error}") from None
 

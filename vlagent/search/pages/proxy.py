@@ -126,18 +126,19 @@ def _read(head: bytes) -> _Asked:
     target = rest.rsplit(" ", 1)[0]
     try:
         url = httpx.URL(f"//{target}") if method == "CONNECT" else httpx.URL(target)
+        host = url.host  # decoded now: a bad one is no address
     except (httpx.InvalidURL, UnicodeError):
         raise Blocked("page", "not an address") from None
     if method == "CONNECT":
-        return _Asked(url.host, url.port or 443, b"")
-    if url.scheme != "http" or not url.host:
+        return _Asked(host, url.port or 443, b"")
+    if url.scheme != "http" or not host:
         raise Blocked("page", f"{url.scheme or 'no scheme'} does not go through this proxy")
     headers = [line for line in lines if line and not line.lower().startswith(("proxy-", "connection:", "keep-alive:"))]
     named = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in headers)}
     if "transfer-encoding" in named or not named.get("content-length", "0").isdecimal():
         raise Blocked("page", "a page is read, not written to")
     request = "\r\n".join([f"{method} {url.raw_path.decode('ascii')} HTTP/1.1", *headers, "Connection: close", "", ""])
-    return _Asked(url.host, url.port or 80, request.encode("latin-1"), int(named.get("content-length", "0")))
+    return _Asked(host, url.port or 80, request.encode("latin-1"), int(named.get("content-length", "0")))
 
 
 async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter, count: int) -> None:
