@@ -150,6 +150,33 @@ async def test_failures_come_back_in_their_order_and_with_their_type(tmp_path: P
     assert await four(Tape(tmp_path, "replay")) == recorded
 
 
+async def test_a_second_recording_in_the_same_folder_is_what_plays(tmp_path: Path) -> None:
+    async def ask(tape: Tape, said: str, *requests: str) -> list[str]:
+        async def make() -> list[Hit]:
+            return [Hit(source=Source(title=said))]
+
+        return [(await tape.through("text", each, make, HITS))[0].source.title for each in requests]
+
+    await ask(Tape(tmp_path, "record"), "first run", "a", "b")
+    again = Tape(tmp_path, "record")
+    await ask(again, "second run", "a")
+    await ask(again, "second run, later", "a")
+    replay = Tape(tmp_path, "replay")
+    played = [await ask(replay, "", "a") for _ in range(3)]
+    assert played == [["second run"], ["second run, later"], ["second run, later"]]
+    assert await ask(replay, "", "b") == ["first run"], "a run that goes on keeps what it had"
+
+
+def test_a_file_for_a_folder_and_a_strange_line_are_the_users_errors(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for mode in ("record", "replay"):
+        with pytest.raises(UserError, match="file: this is a file; name a folder"):
+            Tape(tmp_path / "file", mode)  # type: ignore[arg-type]
+    (tmp_path / "tape.jsonl").write_text('{"version": 1, "kind": "text"}\n')
+    with pytest.raises(UserError, match=r"tape\.jsonl:1: no line of a recording \('key' is missing\)"):
+        Tape(tmp_path, "replay")
+
+
 async def test_pictures_are_known_by_content_and_thumbnails_travel(tmp_path: Path) -> None:
     from PIL import Image
 

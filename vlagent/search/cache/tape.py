@@ -1,14 +1,15 @@
 """Record every upstream answer, and play it back with the network cut.
 
 A folder with `tape.jsonl` (a line an answer: kind, key, request, outcome) and `pictures/`. Failures are answers
-too: what failed and then went well does so again. Requests hold no keys, so neither does a recording.
+too: what failed and then went well does so again. Requests hold no keys, so neither does a recording. Recording goes
+on in a folder that holds one (a run that was stopped): what is asked again replaces what it was answered before.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import shutil
+import secrets
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -17,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from vlagent import errors
 from vlagent.errors import PermanentError, ServiceError, UserError
-from vlagent.files import append_jsonl, iter_jsonl
+from vlagent.files import append_jsonl, iter_jsonl, write_atomic
 from vlagent.types import Hit, ImageRef
 
 T = TypeVar("T")
@@ -46,6 +47,9 @@ class Tape:
         self._file = folder / "tape.jsonl"
         self._outcomes: dict[tuple[str, str], list[dict[str, Any]]] = {}
         self._played: dict[tuple[str, str], int] = {}
+        self._session, self._sessions = secrets.token_hex(4), dict[tuple[str, str], str]()
+        if folder.exists() and not folder.is_dir():
+            raise UserError(f"--{mode} {folder}: this is a file; name a folder")
         if mode == "replay" and not self._file.exists():
             raise UserError(f"--replay {folder}: no recording there; make one with --record {folder}")
         if self._file.exists():
@@ -70,8 +74,7 @@ class Tape:
             return ref
         path = self.folder / "pictures" / f"{_digest(source)[:24]}{source.suffix}"
         if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, path)
+            write_atomic(path, source.read_bytes())
         return ref.model_copy(update={"path": str(path)})
 
     def hits(self, hits: list[Hit]) -> list[Hit]:
@@ -84,15 +87,27 @@ class Tape:
         for number, line in enumerate(iter_jsonl(self._file, ours=True), 1):
             if line.get("version") != VERSION:
                 raise UserError(f"{self._file}:{number}: made by another release; record again")
-            self._outcomes.setdefault((line["kind"], line["key"]), []).append(line["outcome"])
+            try:
+                place, outcome = (line["kind"], line["key"]), line["outcome"]
+            except KeyError as error:
+                raise UserError(f"{self._file}:{number}: no line of a recording ({error} is missing)") from None
+            self._of(place, line.get("session", "")).append(outcome)
+
+    def _of(self, place: tuple[str, str], session: str) -> list[dict[str, Any]]:
+        """The outcomes of one request. A run that asks it anew starts them anew: the older ones are not its own."""
+        if self._sessions.get(place, session) != session:
+            self._outcomes[place] = []
+        self._sessions[place] = session
+        return self._outcomes.setdefault(place, [])
 
     def _keep(self, kind: str, key: str, request: str, outcome: dict[str, Any]) -> None:
         """An answer that repeats the last one for this request is there already."""
-        known = self._outcomes.setdefault((kind, key), [])
+        known = self._of((kind, key), self._session)
         if known and known[-1] == outcome:
             return
         known.append(outcome)
-        line = {"version": VERSION, "kind": kind, "key": key, "request": request[:500], "outcome": outcome}
+        line = {"version": VERSION, "session": self._session, "kind": kind, "key": key}
+        line |= {"request": request[:500], "outcome": outcome}
         append_jsonl(self._file, line)
 
     def _next(self, kind: str, key: str, request: str) -> dict[str, Any]:
