@@ -44,6 +44,30 @@ def test_it_says_by_what_it_accepts(answer, truth, why):
     assert accepts(answer, [truth]) == why
 
 
+@pytest.mark.parametrize(
+    ("answer", "truth"),
+    [
+        ("Yes, no", "yes"),
+        ("I doubt it is Paris", "Paris"),
+        ("hardly Paris", "Paris"),
+        ("It was denied that Paris", "Paris"),
+        ("Wrong: Paris", "Paris"),
+        ("None of these: Paris", "Paris"),
+        ("the answer is: Rome. Actually Paris", "Rome"),
+        ("a fake Rolex", "Rolex"),
+        ("without Paris", "Paris"),
+        ("anti-Paris", "Paris"),
+        ("non-fiction", "fiction"),
+        ("blue-red", "red"),
+        ("red-brown", "red"),
+        ("The New York Times", "New York"),
+    ],
+)
+def test_what_takes_back_or_belongs_to_another_word_is_not_accepted(answer, truth):
+    assert accepts(truth, [truth])
+    assert accepts(answer, [truth]) == ""
+
+
 def test_a_number_of_the_question_may_be_repeated_and_another_may_not():
     assert accepts("In 2018 it was 12 windows", ["12"], "How many windows in 2018?")
     assert not accepts("In 2018 it was 12 windows", ["12"], "How many windows?")

@@ -21,14 +21,16 @@ from vlagent.rewards.plain import CJK, clean, key
 from vlagent.types import Sample, Usage
 
 NAME = "matcher"
-VERSION = 1
+VERSION = 2
 """Goes into the key of its opinions: a changed rule is asked again."""
 MAX_WORDS = 60
 """A longer answer is an essay; only a judge can say what it claims."""
 DOUBT = re.compile(
     r"\b(?:not|no longer|never|neither|nor|cannot|can't|couldn't|isn't|wasn't|aren't|weren't|doesn't|don't|unknown|"
     r"unsure|uncertain|unclear|either|maybe|perhaps|possibly|probably|might|could be|or|instead of|rather than|"
-    r"formerly|except|unlike|before|after|between|almost|nearly|about|around|former|ex|vs|versus|but)\b|[不没非或除]|ではな|でない",
+    r"formerly|except|unlike|before|after|between|almost|nearly|about|around|former|ex|vs|versus|but|none|nothing|"
+    r"without|doubt\w*|hardly|barely|scarcely|unlikely|den(?:y|ies|ied)|wrong(?:ly)?|incorrect(?:ly)?|mistaken(?:ly)?|"
+    r"fake|pretend\w*|suppos\w+|alleg\w+|actually|far from)\b|[不没非或除]|ではな|でない",
     re.IGNORECASE,
 )
 """Words by which an answer takes back, hedges, moves or doubles what it names."""
@@ -56,7 +58,7 @@ class Matcher:
     log: Path | None = None
     """Opinions of a run, so that it can be held against a judge."""
     name: str = NAME
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     """None ever."""
     _book: OpinionBook = field(init=False)
 
@@ -111,7 +113,7 @@ def _why(answer: str, truth: str, question: str) -> str:
         return ""
     doubts = {found[0].lower() for found in DOUBT.finditer(said)} - {f[0].lower() for f in DOUBT.finditer(wanted)}
     if doubts or _is_yes_or_no(wanted):
-        return "part" if _is_yes_or_no(wanted) and _first_word(said) == key(wanted) and not doubts else ""
+        return "part" if _is_yes_or_no(wanted) and _says_only(wanted, said) and not doubts else ""
     if read_number(wanted) is not None or wanted[0].isdigit():
         return _number_in(said, wanted, question)
     if not _numbers(wanted) >= _numbers(said) - _numbers(question):
@@ -125,8 +127,10 @@ def _is_yes_or_no(wanted: str) -> bool:
     return key(wanted) in ("yes", "no")
 
 
-def _first_word(said: str) -> str:
-    return key(re.split(r"[\s,.;:!]", said, maxsplit=1)[0])
+def _says_only(wanted: str, said: str) -> bool:
+    """It begins with that yes or no, and the other one does not follow."""
+    words = key(said).split()
+    return words[:1] == [key(wanted)] and not {"yes", "no"}.difference([key(wanted)]).intersection(words)
 
 
 def _number_in(said: str, wanted: str, question: str) -> str:
@@ -178,7 +182,7 @@ def _words(said: str, wanted: str) -> str:
     if re.search(f"[{CJK}]", wanted):
         return "part" if re.search(f"[{CJK}]{{2,}}", wanted) and key(wanted) in key(said) else ""
     a, b = key(said).split(), key(wanted).split()
-    if a and b and _holds(said, a, b):
+    if a and b and _holds(said, a, b) and not _is_part_of_word(said, wanted):
         return "part"
     if _middle_names(said.split(), wanted.split()):
         return "name"
@@ -197,6 +201,13 @@ def _holds(said: str, words: list[str], part: list[str]) -> bool:
             return False
         return len(part) > 1 or (not after and len(before) <= 3)
     return False
+
+
+def _is_part_of_word(said: str, wanted: str) -> bool:
+    """Whether something hangs on it: anti-Paris, blue-red; or a name of several words goes on (New York Times)."""
+    goes_on = r"\s+[A-Z][a-z]" if len(wanted.split()) > 1 else "$^"
+    form = re.escape(wanted)
+    return bool(re.search(rf"[^\W\d_]-(?i:{form})(?!\w)|(?<!\w)(?i:{form})(?:-[^\W\d_]|{goes_on})", said))
 
 
 def _is_name_before(said: str, before: list[str]) -> bool:
