@@ -147,6 +147,10 @@ def test_the_verb_scores_by_the_matcher_by_judges_and_by_rules_again(run, capsys
             "3 endpoints for 2",
         ),
         (["run", "--judge-price", "1"], "IN,OUT"),
+        (["run", "--judge-base-url", "http://127.0.0.1:9/v1"], "--judge-base-url: there is no judge"),
+        (["run", "--judge-decides", "agree"], "--judge-decides: there is no judge"),
+        (["run", "--judge-cache", "c"], "--judge-cache: there is no judge"),
+        (["run", "--judge-text-only"], "--judge-text-only: there is no judge"),
         (["run", "--judge-model", "gpt", "--offline", "--judge-base-url", "http://8.8.8.8/v1"], "8.8.8.8"),
     ],
 )
@@ -165,6 +169,17 @@ def test_a_judge_that_is_down_is_exit_3_and_nothing_is_wrong(run, capsys):
     counts = json.loads((run / "summary.json").read_text())["counts"]
     assert (counts["failed"], counts["wrong"], counts["right"]) == (4, 0, 0)
     assert "4 could not be judged" in capsys.readouterr().err
+
+
+def test_a_judge_that_has_moved_is_asked_where_it_is_now(run, capsys):
+    words = ["run", "--judge-model", "gpt", "--judge-base-url", "http://127.0.0.1:9/v1", "--attempts", "1"]
+    assert main(["rescore", *words]) == 3
+    moved = ["--judge-base-url", "http://127.0.0.1:7/v1"]
+    assert main(["rescore", "run", *moved]) == 3
+    assert read_config(run).judge_base_url == "http://127.0.0.1:7/v1"
+    capsys.readouterr()
+    assert main(["eval", "--resume", "run", "--judge-base-url", "http://127.0.0.1:5/v1"]) == 3
+    assert "127.0.0.1:5" in capsys.readouterr().err
 
 
 async def test_a_cut_reply_of_a_judge_is_no_verdict_on_scoring_again(tmp_path):

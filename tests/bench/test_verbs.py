@@ -105,7 +105,8 @@ def test_the_options_of_a_run_stand_in_its_configuration(folder):
     (folder / "prompts.toml").write_text('system = "Mine: {tools}"\n')
     words = ["--seed", "9", "--top-k", "2", "--crop-source", "view", "--max-turns", "4", "--time-limit", "60"]
     limits = ["--tool-limit", "image_crop=3", "--model-limit", "2", "--max-failed-share", "0.5", "--concurrency", "3"]
-    assert evaluate("--run", "run", *words, *limits, "--judge-text-only", "--tools", "image_crop,calculator") == 0
+    limits += ["--judge-model", "scripted:judge.json", "--judge-text-only"]
+    assert evaluate("--run", "run", *words, *limits, "--tools", "image_crop,calculator") == 0
     config = json.loads((folder / "run" / "config.json").read_text())
     agent = config["agent"]
     assert (agent["seed"], agent["top_k"], agent["crop_source"]) == (9, 2, "view")

@@ -91,7 +91,7 @@ def _add_run_arguments(parser: argparse.ArgumentParser) -> None:
 def own_values(args: argparse.Namespace, before: EvalConfig | None = None) -> dict[str, Any]:
     """The fields of `EvalConfig` that were given, but for the agent's; the rest of a table is that of `before`."""
     given = {name: getattr(args, name) for name in OWN_KEYS if getattr(args, name) is not None}
-    given |= judges.values(args, args.base_url)
+    given |= judges.values(args, args.base_url, before)
     if args.tool_limit:
         given["tool_limits"] = dict(_tool_limit(text) for text in args.tool_limit)
     if args.fixed_pace:

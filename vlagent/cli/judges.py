@@ -43,15 +43,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def values(args: argparse.Namespace, base_url: str | None) -> dict[str, Any]:
-    """Those fields of `EvalConfig` that were given."""
-    names = ("judge_model", "judge_decides", "judge_cache")
+def values(args: argparse.Namespace, base_url: str | None, before: EvalConfig | None = None) -> dict[str, Any]:
+    """Those fields of `EvalConfig` that were given; the judges may be those of `before`.
+
+    `UserError` where there is none for what is said of it.
+    """
+    names = ("judge_model", "judge_decides", "judge_cache", "judge_base_url")
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     if args.judge_text_only:
         given["judge_with_images"] = False
+    if not args.judge_model and not (before and before.judges):
+        _refuse_without_judge(args)
     if given.get("judge_model"):
         given["judge_base_url"] = judge_url(args) or base_url
     return given
+
+
+def _refuse_without_judge(args: argparse.Namespace) -> None:
+    for name in ("judge_base_url", "judge_decides", "judge_cache", "judge_text_only", "judge_price"):
+        if getattr(args, name) is not None:
+            option = "--" + name.replace("_", "-")
+            raise UserError(f"{option}: there is no judge that it could be for; name one with --judge-model")
 
 
 def judge_url(args: argparse.Namespace) -> str | None:

@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     if args.rules and args.judge_model:
         raise UserError("--rules: rules alone have no judge; leave --judge-model out")
     before = read_config(args.run)
-    scoring: dict[str, Any] = {"judge_model": None} if args.rules else judges.values(args, before.base_url)
+    scoring: dict[str, Any] = {"judge_model": None} if args.rules else judges.values(args, before.base_url, before)
     if args.attempts is not None:
         scoring["attempts"] = args.attempts
     if args.judge_price:
