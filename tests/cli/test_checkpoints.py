@@ -60,7 +60,7 @@ def test_the_commands_of_the_card_make_the_like(tmp_path: Path) -> None:
         assert _tensors(made) == _tensors(kept)
         assert all(_tensors(CHECKPOINTS / name) == _tensors(CHECKPOINTS / "base") for name in shipped())
     for file in ("tokenizer.json", "agent.json"):
-            assert _digest(made / file) == _digest(kept / file), file
+        assert _digest(made / file) == _digest(kept / file), file
 
 
 @pytest.mark.parametrize("name", ["sft", "trained"])

@@ -85,9 +85,7 @@ def diagnose(base_url: str | None = None, search: Path | None = None) -> Iterabl
 def _python() -> Finding:
     found = ".".join(map(str, sys.version_info[:3]))
     good = sys.version_info >= (3, 11)
-    return Finding(
-        "ok" if good else "bad", "python", f"{found}, vlagent {VERSION}", "" if good else "use 3.11 or up"
-    )
+    return Finding("ok" if good else "bad", "python", f"{found}, vlagent {VERSION}", "" if good else "use 3.11 or up")
 
 
 def _core() -> Finding:
