@@ -51,6 +51,8 @@ class Network:
     """Wins over `summary.model`."""
     watch: Watch | None = None
     """Notes the outcome of every call that leaves this process."""
+    budget: Budget | None = None
+    """Shared by all services of one process; None is one of their own."""
 
     @property
     def replays(self) -> bool:
@@ -89,7 +91,7 @@ class _Opening:
 
     def __init__(self, config: LiveConfig, network: Network) -> None:
         self.config, self.network = config, network
-        self.budget = Budget(config.budget)
+        self.budget = network.budget or Budget(config.budget)
         self.store = Store(config.cache) if config.cache and not network.replays else None
         self.local = open_search(Path(config.folder), published=False) if config.folder else SearchServices()
         self.web = WebPages(config.pages, transport=network.transport, resolver=network.resolver)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import io
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,11 @@ from PIL import Image
 from tests.fakes.web_server import Fault
 from tests.search.files import photo
 from tests.search.server.world import QUERY, World
+from vlagent.errors import UserError
 from vlagent.search.picture_build import index_images
 from vlagent.search.server import recent
+from vlagent.search.server.desk import Desk, Supplies
+from vlagent.search.server.options import ServerOptions
 from vlagent.search.text_build import index_text
 
 KEY = "caller-key-123"
@@ -174,7 +178,8 @@ async def test_pictures_are_searched_by_their_bytes_and_thumbnails_come_back_as_
     index_images([tmp_path], tmp_path / "index")
     async with World(local=str(tmp_path / "index")).open() as world:
         raw = base64.b64encode((tmp_path / "p1.png").read_bytes()).decode()
-        for sent in (raw, f"data:image/png;base64,{raw}"):
+        lines = base64.encodebytes(base64.b64decode(raw)).decode()
+        for sent in (raw, f"data:image/png;base64,{raw}", lines):
             said = (await world.client.post("/image_search", json={"image": sent})).json()
             assert said["hits"][0]["title"] == "p1"
             assert said["hits"][0]["file"] == "p1.png"
@@ -215,3 +220,43 @@ async def test_what_the_server_lacks_is_not_the_callers_mistake() -> None:
         assert said.status_code == 502
         assert said.json()["error"]["type"] == "Misconfigured"
         assert "pages.chromium" in said.json()["error"]["message"]
+
+
+async def test_a_blank_query_costs_nothing() -> None:
+    async with World().open() as world:
+        for query in (" ", "\n\t", "\u3000"):
+            said = await world.ask(query)
+            assert (said.status_code, "nothing to search for" in said.text) == (422, True)
+        assert world.serper.counts["requests"] == 0
+
+
+async def test_a_page_of_another_site_cannot_spend_searches_and_our_own_may() -> None:
+    async with World().open() as world:
+        for origin, status in (("https://evil.example", 403), ("null", 403), ("http://localhost:3000", 200)):
+            said = await world.client.post("/search", json={"query": QUERY}, headers={"origin": origin})
+            assert said.status_code == status
+
+
+async def test_all_summarisers_of_a_server_spend_one_budget() -> None:
+    async with World(live={"budget": {"max_paid_calls": 2}}, options={"models": ["other"]}).open() as world:
+        codes = []
+        for number, model in enumerate(("fake-model", "other", "other", "fake-model")):
+            said = await world.client.post("/search", json={"query": f"{QUERY} {number}", "llm_model": model})
+            codes.append(said.status_code)
+        assert world.serper.counts["requests"] == 2
+        assert codes == [200, 200, 502, 502]
+
+
+async def test_a_request_that_never_ends_is_answered_at_the_deadline() -> None:
+    async def slowly() -> AsyncIterator[bytes]:
+        yield b'{"query": '
+        await asyncio.sleep(30)
+
+    async with World(options={"deadline_s": 0.2}).open() as world:
+        said = await world.client.post("/search", content=slowly(), headers={"content-type": "application/json"})
+        assert said.status_code == 408
+
+
+def test_a_server_with_nothing_to_answer_from_does_not_start() -> None:
+    with pytest.raises(UserError, match=r"nothing to serve: name text\.provider"):
+        Desk(Supplies(), ServerOptions())

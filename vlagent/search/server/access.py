@@ -78,6 +78,8 @@ class Access:
         noted.known = self._key is None or hmac.compare_digest(_given(headers), self._key)
         if self._key is None and not _is_local(headers):
             await _refuse(send, 403, "without a key this server answers to localhost only (Host header)")
+        elif self._key is None and _is_of_a_strange_page(headers):
+            await _refuse(send, 403, "without a key this server answers no other site's page (Origin header)")
         elif not noted.known and scope["path"] not in OPEN_PATHS:
             await _refuse(send, 401, "send the key: Authorization: Bearer KEY, or X-API-Key: KEY")
         else:
@@ -99,6 +101,12 @@ def _is_local(headers: dict[bytes, bytes]) -> bool:
     host = headers.get(b"host", b"").decode("latin-1")
     bare = host.rsplit(":", 1)[0] if host.rsplit(":", 1)[-1].isdigit() else host
     return is_loopback(bare)
+
+
+def _is_of_a_strange_page(headers: dict[bytes, bytes]) -> bool:
+    """A page of the web may send requests from this machine's browser: they would spend what searches cost."""
+    origin = headers.get(b"origin")
+    return origin is not None and not _is_local({b"host": origin.partition(b"://")[2]})
 
 
 async def _refuse(send: Send, status: int, message: str) -> None:

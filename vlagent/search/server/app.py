@@ -34,6 +34,8 @@ from vlagent.version import VERSION
 
 TOP_K = 5
 """Results behind a summary where the caller names no number, as in the published set-up."""
+BLOCK = 64
+"""Queries of one request that are looked up in one go."""
 PATHS = frozenset({"/search", "/retrieve", "/image_search", "/health", "/stats", "/metrics"})
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -56,7 +58,7 @@ def make_app(desk: Desk, *, service: str = "vlagent search", key: SecretStr | No
         app.add_api_route(path, _typed(handler, desk), methods=["POST"], openapi_extra=schema)
     for path, handler in (("/health", routes.health), ("/stats", routes.stats), ("/metrics", routes.metrics)):
         app.add_api_route(path, handler, methods=["GET"])
-    return Access(Recent(app), metrics, key, PATHS)
+    return Access(Recent(app, desk.options.deadline_s), metrics, key, PATHS)
 
 
 def _closing(desk: Desk) -> Any:
@@ -114,8 +116,12 @@ class _Routes:
         passages = self._desk.passages
         assert passages is not None
         async with self._desk.gate.place():
-            found = await asyncio.to_thread(retrieve, passages, asked.queries, asked.topk, asked.return_scores)
-            return await asyncio.to_thread(json_response, found)
+            found: list[Any] = []
+            for first in range(0, len(asked.queries), BLOCK):  # a thread cannot be stopped: at a deadline the rest is
+                block = asked.queries[first : first + BLOCK]
+                part = await asyncio.to_thread(retrieve, passages, block, asked.topk, asked.return_scores)
+                found += part["result"]
+            return await asyncio.to_thread(json_response, {"result": found})
 
     async def image_search(self, request: Request) -> Response:
         """Pages or files that show the picture whose bytes were sent."""

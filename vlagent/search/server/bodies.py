@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
 
 from fastapi import Request, Response
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from vlagent.errors import RateLimitedError, ServiceError, TransientError, UserError
 from vlagent.search.base import Summary
@@ -52,6 +52,14 @@ class SearchBody(_Body):
     format: Literal["text", "json"] = "text"
     """Ours: JSON has the parts, their sources and flags; so has it where JSON alone is accepted."""
 
+    @field_validator("query")
+    @classmethod
+    def _asks_something(cls, query: str) -> str:
+        """A blank query would be a paid call that finds nothing."""
+        if not query.strip():
+            raise ValueError("it holds nothing to search for")
+        return query
+
     @property
     def database(self) -> str | None:
         return self.local_database_address or self.web_search_address or None
@@ -74,7 +82,7 @@ class ImageBody(_Body):
 
     def raw(self) -> bytes:
         """Raises `Refused` for what is no base64."""
-        text = self.image.partition(";base64,")[2] or self.image
+        text = "".join((self.image.partition(";base64,")[2] or self.image).split())  # `base64` breaks lines
         try:
             return base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError):
@@ -95,8 +103,8 @@ async def read_body(request: Request, kind: type[B], limit: int) -> B:
         return kind.model_validate_json(bytes(raw))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise Refused(422, f"{place}: {first['msg']}" if place else first["msg"]) from None
+        place, said = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+        raise Refused(422, f"{place}: {said}" if place else said) from None
 
 
 def answer(summary: Summary, *, as_json: bool) -> Response:

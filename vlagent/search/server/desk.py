@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from vlagent.errors import UserError
 from vlagent.search.base import ImageSearch, TextSearch
 from vlagent.search.budget import Budget
 from vlagent.search.live import Live, Network, open_live
@@ -45,6 +46,7 @@ class Desk:
         self.gate = Gate(options.at_once, options.waiting)
         self._supplies = supplies
         self._opened: list[object] = []
+        self._budget = Budget(supplies.live.budget)
         self._lives: dict[str | None, Live] = {}
         self._answers: dict[tuple[str, str | None, str | None], Answers] = {}
         self.passages: TextIndexes | None = None
@@ -54,6 +56,8 @@ class Desk:
             self._open_local(supplies.local)
         self.live = self._live(None)
         self.images = self.images or self.live.images
+        if not (self.has_web or self.has_local or self.images):
+            raise UserError('nothing to serve: name text.provider = "serper" (or another) in the TOML, or --local DIR')
 
     def answers(self, mode: str, database: str | None, model: str | None) -> Answers:
         """Raises `Refused` for a mode that this server has not, an address or a model that is not on its list."""
@@ -148,12 +152,8 @@ class Desk:
             if model is not None:
                 summary = config.summary.model_copy(update={"model": model})
                 config = config.model_copy(update={"summary": summary})
-            self._lives[model] = open_live(config, _watched(network, self.watch))
+            self._lives[model] = open_live(config, replace(network, watch=self.watch, budget=self._budget))
         return self._lives[model]
-
-
-def _watched(network: Network, watch: Watch) -> Network:
-    return Network(network.tape, network.transport, network.resolver, network.summariser, watch)
 
 
 def _is_address(text: str) -> bool:

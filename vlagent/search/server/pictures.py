@@ -13,6 +13,7 @@ from PIL import Image
 
 from vlagent import images
 from vlagent.errors import ServiceError, UserError
+from vlagent.files import writing
 from vlagent.search.base import ImageQuery, ImageSearch
 from vlagent.search.server.bodies import Refused
 from vlagent.types import Hit, ImageRef
@@ -34,7 +35,8 @@ async def search_picture(search: ImageSearch, raw: bytes, top_k: int) -> dict[st
 
 
 def _kept(path: Path, raw: bytes) -> ImageRef:
-    path.write_bytes(raw)
+    with writing(path):
+        path.write_bytes(raw)
     try:
         return images.probe(path)
     except UserError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import OrderedDict, deque
 from collections.abc import MutableMapping
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vlagent.search.server.access import App, Receive, Scope, Send
+from vlagent.search.server.bodies import Refused, failed
 
 KEPT_S = 5.0
 """So much longer than its time in the cache may an answer live."""
@@ -30,8 +32,9 @@ class _Answer:
 class Recent:
     """Plain ASGI in front of the routes. Only what a handler marks as `cached` is remembered."""
 
-    def __init__(self, app: App, path: str = "/search") -> None:
-        self._app, self._path = app, path
+    def __init__(self, app: App, patience_s: float, path: str = "/search") -> None:
+        """`patience_s` is how long a caller may take to send a request."""
+        self._app, self._patience_s, self._path = app, patience_s, path
         self._known: OrderedDict[Key, _Answer] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -39,7 +42,14 @@ class Recent:
         if scope["type"] != "http" or scope["path"] != self._path or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
-        messages = await _body(receive)
+        try:
+            async with asyncio.timeout(self._patience_s):
+                messages = await _body(receive)
+        except TimeoutError:
+            scope["noted"].fields["error"] = "SlowRequest"
+            refusal = failed(Refused(408, f"the request did not come within {self._patience_s:g} s"))
+            await refusal(scope, receive, send)
+            return
         key = _key(scope, messages)
         known = self._known.get(key) if key else None
         if known and known.until > time.monotonic():
