@@ -108,3 +108,28 @@ def test_dense_wiki_and_search_r1_indexes_are_made_and_opened(mixed: Path, capsy
     assert f"{len(lines)} passages" in capsys.readouterr().out
     contents = json.loads(lines[3])["contents"]
     assert open_passages(folder / "r").passages([contents], 1)[0][0].contents == contents
+
+
+@pytest.mark.parametrize("kind", ["text", "dense"])
+@pytest.mark.parametrize("most", ["-1", "0", "inf", "nan"])
+def test_a_largest_file_of_no_size_is_one_line(
+    mixed: Path, capsys: pytest.CaptureFixture[str], kind: str, most: str
+) -> None:
+    assert main(["index", kind, str(mixed), str(mixed.parent / "s"), "--max-mb", most]) == 2
+    assert capsys.readouterr().err.startswith(f"vlagent: max_mb = {most}: ")
+
+
+def test_the_home_of_nobody_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["index", "text", "~nobody-of-this-name/x", "s"]) == 2
+    assert "no user of this name" in capsys.readouterr().err
+
+
+def test_a_dump_in_longer_passages_is_found_in_longer_passages(tmp_path: Path) -> None:
+    write_dump(tmp_path / "d.xml", pages=3)
+    command = ["index", "wiki", str(tmp_path / "d.xml"), str(tmp_path / "s"), "--passage-words", "400"]
+    assert main([*command, "--workers", "1"]) == 0
+    made = [json.loads(line) for line in (tmp_path / "s/wiki/passages-00000.jsonl").read_text().splitlines()]
+    assert max(len(row["contents"].split()) for row in made) > 250
+    found = open_passages(tmp_path / "s").passages([row["contents"].split("\n")[0] for row in made], 50)
+    assert {one.id for of_query in found for one in of_query} <= {row["id"] for row in made}
+    assert max(len(one.text.split()) for of_query in found for one in of_query) > 250

@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     """Index, then say what was done and list what could not be read. Unreadable files are not an error."""
     if len(args.paths) < 2:
         raise UserError(f"index {args.kind} {args.paths[0]}: give the sources, then the search folder to write")
-    sources, folder = [Path(path).expanduser() for path in args.paths[:-1]], Path(args.paths[-1]).expanduser()
+    *sources, folder = [_place(path) for path in args.paths]
     if folder.is_file():
         raise UserError(f"{folder}: the last argument is the search folder to write, this is a file")
     given = _given(args)
@@ -86,6 +86,13 @@ def run(args: argparse.Namespace) -> int:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     INDEXERS[args.kind](sources, folder, given, args.rebuild)
     return 0
+
+
+def _place(path: str) -> Path:
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise UserError(f"{path}: no user of this name is known here; write the folder out, or ./{path}") from None
 
 
 def _given(args: argparse.Namespace) -> dict[str, Any]:

@@ -59,6 +59,8 @@ def index_dense(
     options, started, folder = options or DenseOptions(), time.monotonic(), search / "dense"
     if options.passage_words < 10:
         raise UserError(f"passage_words = {options.passage_words}: at least 10")
+    if not 0 < options.max_mb < 1e6:
+        raise UserError(f"max_mb = {options.max_mb:g}: more than 0, and less than a million")
     found = walk(sources, is_document, options.skip)
     if not found.files:
         raise UserError(f"{', '.join(shown(source) for source in sources)}: no document to index")

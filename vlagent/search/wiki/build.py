@@ -133,7 +133,8 @@ def index_wiki(
         with closing(sqlite3.connect(folder / NAME, isolation_level=None)) as database:
             run = _Run(folder, dump, options, database, progress or (lambda _: None))
             state = run.read()
-    text = TextOptions(shards=options.shards)
+    # The passages are made: the index must not cut those that were asked to be longer than its own.
+    text = TextOptions(shards=options.shards, passage_words=max(TextOptions().passage_words, options.words))
     index = index_text([folder], search, text, rebuild=rebuild, progress=index_progress)
     return WikiReport(
         pages=state.pages,
