@@ -1,3 +1,6 @@
+import base64
+import json
+
 import pytest
 
 from tests.data.files import row, write_picture, write_rows
@@ -165,3 +168,14 @@ def test_a_thumbnail_that_is_not_there_keeps_its_title_and_shifts_no_other(one, 
     assert cached.thumbnails == (str(tmp_path / "a.png"), None, str(tmp_path / "b.png"))
     short = one(**{**columns, "image_search_thumbnail_list": [None, "b.png"]}).image_search
     assert short.thumbnails == (None, str(tmp_path / "b.png"), None)
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.tsv"])
+def test_a_damaged_picture_in_the_row_itself_is_told_apart_from_a_path_and_not_printed(tmp_path, name):
+    damaged = base64.b64encode(b"\xff\xd8\xff" + bytes(range(256)) * 200).decode() + "!!"
+    table = f"question\timage\tanswer\nq\t{damaged}\ta\n"
+    rows = json.dumps({"question": "q", "image": damaged, "answer": "a"}) + "\n"
+    (tmp_path / name).write_text(table if name.endswith("tsv") else rows)
+    with pytest.raises(UserError, match=r"row 1: image: '/9j/.*no whole picture in base64") as caught:
+        load_samples(str(tmp_path / name))
+    assert len(str(caught.value)) < 400

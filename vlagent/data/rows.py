@@ -16,6 +16,8 @@ from vlagent.types import CachedImageSearch, ImageRef, Sample
 PLACEHOLDER = "<image>"
 READ = frozenset({"prompt", "image", "reward_model", "id", "index", "choices"})
 SEARCH_COLUMNS = ("image_search_title_list", "image_search_thumbnail_list", "image_search_summary")
+LONG_PATH = 255
+"""Characters; what is longer and has no suffix was meant as a picture in base64, and is damaged."""
 SHOWN = 3
 """Missing pictures named in the message; the rest are counted."""
 
@@ -143,6 +145,9 @@ def _paths(value: Any, where: str) -> list[str]:
     for path in paths:
         if not isinstance(path, str) or not path:
             raise UserError(f"{where}: image: a path or a list of paths is expected, this is {value!r:.80}")
+        if len(path) > LONG_PATH and "." not in path[-6:]:
+            start = f"{path[:40]!r}... ({len(path)} characters)"
+            raise UserError(f"{where}: image: {start} is no path, and no whole picture in base64")
     return paths
 
 
