@@ -163,3 +163,10 @@ def test_without_decoding_only_bytes_count(folder):
 def test_a_file_that_is_not_there_is_the_users_error(tmp_path):
     with pytest.raises(UserError, match="no such file"):
         check(row_sets(str(tmp_path / "none.jsonl")))
+
+
+def test_a_set_without_rows_is_not_called_sound(tmp_path):
+    (tmp_path / "none.jsonl").write_text("")
+    report = check(row_sets(str(tmp_path / "none.jsonl")))
+    assert report.counts == {"count": 1}
+    assert "holds no row" in report.findings[0].what

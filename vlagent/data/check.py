@@ -134,7 +134,9 @@ def _read(rows: RowSet, look: _Look) -> tuple[int, list[Sample]]:
             look.say("picture", rows.name, str(row.get("id") or f"row {number}"), "; ".join(files.unusable.values()))
         elif _pictures_are_whole(sample, rows, look):
             samples.append(sample)
-    if rows.wanted is not None and count != rows.wanted:
+    if count == 0:
+        look.say("count", rows.name, "", f"{rows.origin.file} holds no row")
+    elif rows.wanted is not None and count != rows.wanted:
         look.say("count", rows.name, "", f"{count} rows, {rows.wanted} are expected")
     return count, samples
 
