@@ -1,13 +1,17 @@
 import json
+import sys
 
 import pytest
 
 from tests.bench.world import Adder, YesMan, judging, questions, run_here
+from vlagent.bench.agreement import Agreement, PairAgreement
 from vlagent.bench.compare import compare
 from vlagent.bench.config import read_config
 from vlagent.bench.rescore import copy_run, rescore
 from vlagent.chat.base import ChatReply
 from vlagent.cli.main import main
+from vlagent.cli.rescore import agreement_table
+from vlagent.cli.terminal import console_for
 from vlagent.errors import UserError
 from vlagent.files import read_records
 from vlagent.rewards.judge import Judge
@@ -190,3 +194,14 @@ async def test_a_cut_reply_of_a_judge_is_no_verdict_on_scoring_again(tmp_path):
     await run_here(tmp_path, open_questions(3))
     result = await rescore(tmp_path, Judge(Cut(), attempts=2), {"judge_model": "yes"})
     assert (result.summary.counts.unscored, result.summary.counts.scored) == (3, 0)
+
+
+def test_no_figure_of_the_agreement_is_cut_on_a_narrow_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    pair = {"first": "a-long-judge-name-72b-instruct", "second": "another-long-name", "answers": 12345, "share": 1.0}
+    cells = {"both_yes": 10001, "only_first_yes": 10002, "only_second_yes": 10003, "both_no": 10004, "kappa": None}
+    table = agreement_table(Agreement(answers=12345, judges={}, alpha=None, pairs=(PairAgreement(**pair, **cells),)))
+    console_for(sys.stdout).print(table)
+    printed = capsys.readouterr().out
+    assert "…" not in printed
+    assert all(word in printed for word in ("100.0 %", "undefined", "12345", "10001", "10002", "10003", "10004"))

@@ -86,9 +86,10 @@ def agreement_table(found: Agreement) -> Table:
     alpha = "undefined" if found.alpha is None else f"{found.alpha:.3f}"
     title = f"Agreement on {found.answers} answers, Krippendorff's alpha {alpha}"
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    table.add_column("judges", no_wrap=True)
+    table.add_column("judges", overflow="fold")
     for head in ("answers", "agree", "kappa", "both yes", "first only", "second only", "both no"):
-        table.add_column(head, justify="right", no_wrap=True)
+        # a narrow terminal folds names and heads, never a number
+        table.add_column(head, justify="right", min_width={"agree": 7, "kappa": 9}.get(head, 6))
     for pair in found.pairs:
         share = "none" if pair.share is None else f"{100 * pair.share:.1f} %"
         kappa = "undefined" if pair.kappa is None else f"{pair.kappa:.3f}"
