@@ -181,7 +181,9 @@ def read_records(path: Path, kind: type[R]) -> Iterator[R]:
         try:
             yield kind.model_validate(value)
         except ValidationError as error:
-            raise UserError(f"{path}: line {number} is not a {kind.__name__}: {error.errors()[0]['msg']}") from None
+            first = error.errors()[0]
+            key = ".".join(map(str, first["loc"]))
+            raise UserError(f"{path}: line {number} is no {kind.__name__}: {key}: {first['msg']}") from None
 
 
 def sha256_of(path: Path) -> str:

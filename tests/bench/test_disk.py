@@ -167,3 +167,9 @@ def test_a_bug_beside_a_failure_keeps_its_traceback(tmp_path):
         asyncio.run(run_here(tmp_path, questions(2), Broken()))
     assert caught.group_contains(ZeroDivisionError)
     assert not list(read_records(tmp_path / "trajectories.jsonl", Trajectory))
+
+
+def test_a_damaged_record_is_named_with_its_line_and_key(tmp_path):
+    (tmp_path / "samples.jsonl").write_text('{"id": "a", "source": "s", "question": "q", "colour": "red"}\n')
+    with pytest.raises(UserError, match=r"samples.jsonl: line 1 is no Sample: colour: "):
+        list(read_records(tmp_path / "samples.jsonl", Sample))
