@@ -135,7 +135,8 @@ class Played:
 def behaviour_of(played: Played, rows: Iterable[EvalRow]) -> Behaviour:
     """The record of a suite's episodes; `rows` are its scored and unscored ones."""
     episodes = played.stops.total()
-    forms = [row.reward.parts["format"] for row in rows if row.reward and is_scored(row)]
+    rewards = [row.reward.parts for row in rows if row.reward and is_scored(row)]
+    forms = [parts["format"] for parts in rewards if "format" in parts]
 
     def each(value: float) -> float | None:
         return value / episodes if episodes else None

@@ -212,6 +212,8 @@ def _cards(folder: Path, step: int, before: int) -> list[StepCard]:
     samples = {sample.id: sample for sample in read_records(folder / "samples.jsonl", Sample)}
     rows = list(read_records(folder / "rows.jsonl", EvalRow))
     played = list(read_records(folder / "trajectories.jsonl", Trajectory))
+    if len(rows) != len(played) or any(trajectory.sample_id not in samples for trajectory in played):
+        raise UserError(f"{folder}: its files are not of the same episodes; remove this folder")
     shown = set(spread(list(samples), GROUPS))
     pairs = [(t, row) for t, row in zip(played, rows, strict=True) if t.sample_id in shown]
     return [StepCard(number, t, samples[t.sample_id], row, step) for number, (t, row) in enumerate(pairs, before + 1)]

@@ -1,6 +1,6 @@
 "use strict";
 (() => {
-  const ROW = 68;   // pixels of a line of the list; big.css has the same
+  const ROW = 84;   // pixels of a line of the list; page.css has the same
   const SPARE = 12; // lines drawn beyond what is seen
   const KEPT = 24;  // chunks that stay in memory
   const root = document.documentElement;
