@@ -18,8 +18,8 @@ from tests.search.server.world import World
 FAULTS: tuple[FaultKind, ...] = (
     "500", "hang", "reset", "garbage", "slow", "wrong_type", "429", "quota", "auth", "truncated", "empty",
 )  # fmt: skip
-DEADLINE_S = 20.0
-PATIENCE_S = 4.0
+DEADLINE_S = 30.0
+PATIENCE_S = 5.0
 """Of each dependency: long for a busy machine, short for a hang."""
 WAITING = ("hang", "slow")
 AT_ONCE = 3

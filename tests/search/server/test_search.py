@@ -149,6 +149,7 @@ async def test_a_deadline_is_one_of_the_whole_request() -> None:
         world.serper.delay_s = 8
         assert (await world.ask()).status_code == 504
         world.serper.delay_s = 0
+        world.desk.options = world.desk.options.model_copy(update={"deadline_s": 60.0})
         assert (await world.ask()).status_code == 200
 
 

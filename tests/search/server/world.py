@@ -30,7 +30,7 @@ class World:
     live: dict[str, Any] = field(default_factory=dict)
     local: str | None = None
     key: str | None = None
-    patience_s: float = 8.0
+    patience_s: float = 20.0
     """Of each dependency."""
     links: int = 2
     pages: Pages = field(default_factory=lambda: Pages(delay_s=0))
@@ -47,11 +47,11 @@ class World:
             name: part for name, part in self.live.items() if not isinstance(part, dict)
         }
         supplies = Supplies(LiveConfig.model_validate(table), self.local)
-        self.desk = Desk(supplies, ServerOptions.model_validate({"deadline_s": 20.0, **self.options}))
+        self.desk = Desk(supplies, ServerOptions.model_validate({"deadline_s": 60.0, **self.options}))
         app = make_app(self.desk, key=SecretStr(self.key) if self.key else None)
         transport = httpx.ASGITransport(app=app)
         try:
-            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=30) as self.client:
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=90) as self.client:
                 yield self
         finally:
             await self.desk.aclose()
