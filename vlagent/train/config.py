@@ -159,7 +159,7 @@ class SftConfig(Record):
         name = table.get("preset") if isinstance(table, dict) else None
         if name is None:
             return table
-        if name not in PRESETS:
+        if name not in list(PRESETS):
             raise ValueError(f"no preset {name!r}; there are {', '.join(PRESETS)}")
         return over(PRESETS[name], table)
 

@@ -81,6 +81,8 @@ def test_only_questions_that_pass_the_filter_are_asked(world: Path) -> None:
     assert len(data(world, {"data": "a.jsonl", "where": {"source": ["a"]}, "limit": 4}).samples) == 4
     with pytest.raises(UserError, match=r"data\.sources\[0\]: no question"):
         data(world, {"data": "a.jsonl", "where": {"kind": ["none"]}})
+    with pytest.raises(UserError, match=r"where: 'kinds' is no column; there are .*kind.*, source"):
+        data(world, {"data": "a.jsonl", "where": {"kinds": ["fact"]}})
 
 
 def test_two_questions_of_one_id_are_told_apart_and_one_question_twice_is_not(world: Path) -> None:
@@ -130,6 +132,10 @@ def test_pass_rates_come_from_an_evaluation_too(tmp_path: Path) -> None:
     (tmp_path / "bad.jsonl").write_text('{"sample_id": "a"}\n')
     with pytest.raises(UserError, match=r"bad\.jsonl:1: sample_id and pass_rate"):
         pass_rates(tmp_path / "bad.jsonl")
+    for rate in ("55", "-0.1", "NaN", '"often"', "null"):
+        (tmp_path / "range.jsonl").write_text(f'{{"sample_id": "a", "pass_rate": {rate}}}\n')
+        with pytest.raises(UserError, match=r"pass_rate \(0 to 1\)"):
+            pass_rates(tmp_path / "range.jsonl")
     (tmp_path / "empty.jsonl").write_text("")
     with pytest.raises(UserError, match="holds no pass rate"):
         pass_rates(tmp_path / "empty.jsonl")

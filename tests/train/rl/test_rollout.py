@@ -23,6 +23,7 @@ from tests.train.rl.plays import (
     questions,
     rollouts,
 )
+from vlagent.errors import UserError
 from vlagent.model.engine import EngineOptions
 from vlagent.model.load import load_policy
 from vlagent.model.local_chat import local_chat
@@ -188,3 +189,8 @@ def test_the_caller_is_told_of_every_episode_and_of_the_time(tmp_path: Path, pro
         (f"s{i}", n) for i in (0, 1) for n in (0, 1, 2)
     )
     assert made.times.tools_s >= 6 * 0.01
+
+
+def test_a_limit_of_a_tool_that_the_run_lacks_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"'text_serach' is no tool of this run; it has .*text_search"):
+        rollouts(tmp_path, config={"tool_limits": {"text_serach": 2}})

@@ -84,6 +84,13 @@ def test_recipes_are_those_that_the_guide_names() -> None:
     ("changes", "message"),
     [
         (["preset=x"], "no preset 'x'"),
+        (["preset=[1]"], r"no preset \[1\]"),
+        (["optim.lr=inf"], "optim.lr"),
+        (["algorithm.beta=inf"], "algorithm.beta"),
+        (["algorithm.entropy=inf"], "algorithm.entropy"),
+        (["rewards.plugins={extra=nan}"], "rewards.plugins.extra"),
+        (["rollout.tool_limits={text_search=0}"], "rollout.tool_limits.text_search"),
+        (["batch.samples=1"], "batch.samples = 1: bn_gspo compares the episodes"),
         (["batch.prompts=2", "batch.minibatches=4"], r"minibatches = 4: there are only 2 prompts"),
         (["model.freeze=['vision', 'projector', 'language']"], "nothing would be trained"),
         (["model.mixed_precision=fp16"], 'use "bf16"'),

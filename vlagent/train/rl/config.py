@@ -17,6 +17,9 @@ from vlagent.train.rl.rollout import RolloutConfig
 from vlagent.train.rl.watch import WatchConfig
 from vlagent.types import Record
 
+GROUPED = frozenset({"grpo", "gspo", "bn_gspo", "gdpo", "reinforce_pp_baseline", "dr_grpo"})
+"""Advantages of ours that are 0 in a group of one."""
+
 
 class RlBatchConfig(Record):
     """The size of a step and how it is cut. What a step holds does not depend on the number of processes."""
@@ -52,7 +55,7 @@ class RlBatchConfig(Record):
 class RlOptimConfig(OptimConfig):
     """AdamW and its learning rate, which does not change unless it is told to."""
 
-    lr: float = Field(default=1e-6, gt=0)
+    lr: float = Field(default=1e-6, gt=0, allow_inf_nan=False)
     schedule: Literal["cosine", "linear", "constant"] = "constant"
     warmup: float = Field(default=0.0, ge=0, lt=1)
     """Share of all optimizer steps."""
@@ -70,7 +73,7 @@ class RlValidationConfig(ValidationConfig):
     """Also before the first step."""
 
     @model_validator(mode="after")
-    def _plays_questions(self) -> Self:
+    def _measures_something(self) -> Self:
         if self.data is None or self.sources:
             raise ValueError("validation.data names the manifest that is played; validation.sources is for fine-tuning")
         return self
@@ -125,7 +128,7 @@ class RlConfig(Record):
         if not isinstance(table, dict):
             return table
         name = table.get("preset")
-        if name is not None and name not in PRESETS:
+        if name is not None and name not in list(PRESETS):
             raise ValueError(f"no preset {name!r}; there are {', '.join(PRESETS)}")
         return _validates_as_it_trains(over(PRESETS[name], table) if name else table)
 
@@ -145,6 +148,16 @@ class RlConfig(Record):
             raise ValueError('algorithm.tis_cap weighs trainer against sampler: set batch.old_logprobs = "trainer"')
         if self.rollout.agent.sampling.temperature == 0:
             raise ValueError("rollout.agent.sampling.temperature = 0 plays one episode again and again; set it to 1")
+        return self
+
+    @model_validator(mode="after")
+    def _can_teach(self) -> Self:
+        alone = self.batch.samples == 1 and not (self.debug.rollout_only or self.debug.replay)
+        if alone and self.algorithm.advantage in GROUPED:
+            raise ValueError(
+                f"batch.samples = 1: {self.algorithm.advantage} compares the episodes of a question; "
+                'set it to 2 or more, or algorithm.advantage = "reinforce_pp"'
+            )
         return self
 
 

@@ -161,8 +161,12 @@ def _pool(
     config: DataConfig, number: int, rates: dict[str, float] | None, taken: dict[str, Sample], seed: int
 ) -> _Pool:
     source = config.sources[number]
-    found = [sample for sample in load_samples(source.data, seed=seed) if _passes(sample, source.where)]
-    found = found[: source.limit]
+    asked = load_samples(source.data, seed=seed)
+    found = [sample for sample in asked if _passes(sample, source.where)][: source.limit]
+    known = {"source"}.union(*(slices_of(sample) for sample in asked))
+    if asked and not known.issuperset(source.where):
+        name = sorted(set(source.where) - known)[0]
+        raise UserError(f"data.sources[{number}].where: {name!r} is no column; there are {', '.join(sorted(known))}")
     if not found:
         raise UserError(f"data.sources[{number}]: no question of {source.data} has {source.where}; correct `where`")
     measured = [1.0 if rates is None else rates.get(sample.id, -1.0) for sample in found]
@@ -201,12 +205,18 @@ def pass_rates(path: Path) -> dict[str, float]:
         rates = {}
         for number, line in enumerate(iter_jsonl(path), 1):
             try:
-                rates[str(line["sample_id"])] = float(line["pass_rate"])
+                rates[str(line["sample_id"])] = _share(line["pass_rate"])
             except (KeyError, TypeError, ValueError):
                 raise UserError(f"{path}:{number}: sample_id and pass_rate (0 to 1) are expected") from None
     if not rates:
         raise UserError(f"{path}: holds no pass rate; measure some with vlagent eval --k 8")
     return rates
+
+
+def _share(value: float) -> float:
+    if not 0 <= float(value) <= 1:
+        raise ValueError(value)
+    return float(value)
 
 
 Collect = Callable[[Sequence[Sample], int], Awaitable[list[Group]]]

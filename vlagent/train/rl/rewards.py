@@ -13,7 +13,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, field_validator
+from pydantic import Field, FiniteFloat, field_validator
 
 from vlagent.chat.base import ChatModel
 from vlagent.chat.open import open_chat
@@ -54,7 +54,7 @@ class RewardConfig(Record):
     """Taken off for each search that was made before in the same episode; at most 1 in all."""
     query_quality: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Weight of the share of text searches whose results hold an accepted answer; 0 for an episode without answer."""
-    plugins: dict[str, float] = Field(default_factory=dict)
+    plugins: dict[str, FiniteFloat] = Field(default_factory=dict)
     """Weights of parts that other packages bring (entry points `vlagent.rewards`)."""
     judge: JudgeConfig | None = None
     """None scores by rules alone."""

@@ -14,14 +14,14 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
 from vlagent.agent.config import AgentConfig
 from vlagent.agent.loop import Agent
 from vlagent.agent.pool import run_pool
 from vlagent.bench.evaluate import scored_row
 from vlagent.chat.base import ChatModel, Sampling
-from vlagent.errors import VlagentError
+from vlagent.errors import UserError, VlagentError
 from vlagent.randomness import seed_of
 from vlagent.rewards.judge import Judge
 from vlagent.search.base import SearchServices
@@ -48,7 +48,8 @@ class RolloutConfig(Record):
     """Episodes at one time."""
     model_limit: int | None = Field(default=None, ge=1)
     """Calls of the policy at one time; None leaves that to the engine."""
-    tool_limits: dict[str, int] = Field(default_factory=dict)
+    tool_limits: dict[str, PositiveInt] = Field(default_factory=dict)
+    """Calls of each tool at one time."""
     tool_attempts: int = Field(default=3, ge=1)
     tool_timeout_s: float = Field(default=60.0, gt=0)
     """Of one attempt."""
@@ -89,6 +90,11 @@ class Rollouts:
         agent = self.config.agent
         needed = {"agent": agent.tools, "rag": ("text_search", "image_search"), "direct": ()}[agent.workflow]
         self._tools = make_tools(needed, search=self.search)
+        for name in self.config.tool_limits:
+            if name not in self._tools:
+                raise UserError(
+                    f"rollout.tool_limits: {name!r} is no tool of this run; it has {', '.join(needed) or 'none'}"
+                )
         for name in self.rewards.plugins:
             plugin(name)
 

@@ -21,13 +21,13 @@ class AlgorithmConfig(AdvantageConfig):
     eps_low: float = Field(default=0.2, ge=0, le=1)
     """The ratio is clipped to [1 - eps_low, 1 + eps_high]."""
     eps_high: float = Field(default=0.28, ge=0)
-    beta: float = Field(default=1e-4, ge=0)
+    beta: float = Field(default=1e-4, ge=0, allow_inf_nan=False)
     """Weight of KL(policy || reference); 0 needs no reference model."""
     dual_clip: float | None = Field(default=None, gt=1)
     """Largest ratio where the advantage is negative (arXiv 1912.09729); None is without."""
     tis_cap: float | None = Field(default=None, gt=0)
     """Largest weight of truncated importance sampling, trainer over sampler; None is without."""
-    entropy: float = Field(default=0.0, ge=0)
+    entropy: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Weight of the entropy bonus."""
 
     @model_validator(mode="after")
