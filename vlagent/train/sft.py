@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import DistributedDataParallelKwargs, DistributedType, broadcast_object_list
+from accelerate.utils import DistributedDataParallelKwargs, broadcast_object_list
 
 from vlagent.errors import UserError
 from vlagent.files import only_writer, write_json
@@ -69,15 +70,18 @@ def train_sft(config: SftConfig, *, resume: bool = False) -> SftSummary:
 
 def make_accelerator(config: ModelConfig) -> Accelerator:
     """Processes, device and precision. A part that sees no picture in some pass has weights without a gradient."""
+    refuse_sharding()
     options = DistributedDataParallelKwargs(
         find_unused_parameters="vision" not in config.freeze, gradient_as_bucket_view=True
     )
-    accelerator = Accelerator(
-        mixed_precision=config.mixed_precision, cpu=config.device == "cpu", kwargs_handlers=[options]
-    )
-    if accelerator.distributed_type in (DistributedType.FSDP, DistributedType.DEEPSPEED, DistributedType.MEGATRON_LM):
-        raise UserError(f"{accelerator.distributed_type.value}: sharded weights are not supported; launch without it")
-    return accelerator
+    return Accelerator(mixed_precision=config.mixed_precision, cpu=config.device == "cpu", kwargs_handlers=[options])
+
+
+def refuse_sharding() -> None:
+    """`UserError` where `accelerate launch` was told to shard the weights."""
+    for name in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
+        if os.environ.get(f"ACCELERATE_USE_{name}", "").lower() in ("true", "1"):
+            raise UserError(f"{name}: sharded weights are not supported; launch without it")
 
 
 def make_optimizer(model: torch.nn.Module, config: OptimConfig) -> torch.optim.Optimizer:

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 from tests.train.rl.world import config, metrics, steps, weights
 from vlagent.cli.main import main
-from vlagent.errors import UserError
+from vlagent.errors import PermanentError, UserError
 from vlagent.train import checkpoint
 from vlagent.train.checkpoint import checkpoints
 from vlagent.train.folder import check_same_run, read_run_config, start_folder
@@ -22,6 +23,7 @@ from vlagent.train.rl import rollout
 from vlagent.train.rl.config import RlConfig
 from vlagent.train.rl.folder import FREE
 from vlagent.train.rl.run import train_rl
+from vlagent.train.sft import make_accelerator
 
 
 def _die() -> None:
@@ -39,6 +41,18 @@ def _in_rollout() -> None:
         return await collect(self, step, *rest)
 
     rollout.Rollouts.collect = torn  # type: ignore[method-assign]
+
+
+def _asked_to_stop() -> None:
+    """Gets Ctrl-C as the second step begins."""
+    collect = rollout.Rollouts.collect
+
+    async def asked(self: Any, step: int, *rest: Any) -> Any:
+        if step == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return await collect(self, step, *rest)
+
+    rollout.Rollouts.collect = asked  # type: ignore[method-assign]
 
 
 def _in_update() -> None:
@@ -121,6 +135,63 @@ def test_ctrl_c_ends_with_130_and_a_checkpoint_to_go_on_from(world: Path, whole:
     _resume(run)
     assert metrics(run) == metrics(whole)
     assert weights(run / "model") == weights(whole / "model")
+
+
+def test_playing_alone_goes_on_where_it_was_stopped(world: Path, tmp_path: Path) -> None:
+    run, settings = tmp_path / "run", ("debug.rollout_only=true", "steps=2")
+    process = _start(config(world, run, *settings), _asked_to_stop)
+    process.join(60)
+    assert process.exitcode == 130
+    assert [path.name for path in checkpoints(run)] == ["step-000001"]
+    _resume(run)
+    assert json.loads((run / "summary.json").read_text())["ended"] == "complete"
+    train_rl(config(world, tmp_path / "undisturbed", *settings))
+    assert metrics(run) == metrics(tmp_path / "undisturbed")
+
+
+def test_a_service_that_fails_between_two_optimizer_steps_leaves_no_half_step(
+    world: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vlagent.train.rl.trainer import PolicyTrainer
+
+    compute = PolicyTrainer._compute_loss
+
+    def torn(self: Any, model: Any, inputs: Any) -> Any:
+        if self._here == (1, 2):
+            raise PermanentError("pictures", "gone")
+        return compute(self, model, inputs)
+
+    run = tmp_path / "run"
+    settings = (f"debug.replay={whole / 'rollouts'}", "batch.minibatches=3", "steps=2", "save.every=100")
+    train_rl(config(world, tmp_path / "undisturbed", *settings))
+    monkeypatch.setattr(PolicyTrainer, "_compute_loss", torn)
+    with pytest.raises(PermanentError):
+        train_rl(config(world, run, *settings))
+    monkeypatch.undo()
+    _resume(run)
+    assert metrics(run) == metrics(tmp_path / "undisturbed")
+    assert weights(run / "model") == weights(tmp_path / "undisturbed" / "model")
+
+
+@pytest.mark.parametrize("name", ["FSDP", "DEEPSPEED", "MEGATRON_LM"])
+def test_sharded_weights_are_refused_before_anything_is_written(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"ACCELERATE_USE_{name}", "true")
+    with pytest.raises(UserError, match=f"{name}: sharded weights are not supported"):
+        train_rl(config(tmp_path, tmp_path / "run"))
+    with pytest.raises(UserError, match=f"{name}: sharded weights are not supported"):
+        make_accelerator(config(tmp_path, tmp_path / "run").model)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_tracker_that_is_not_installed_leaves_the_folder_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "trackio", None)
+    with pytest.raises(UserError, match="pip install trackio"):
+        train_rl(config(tmp_path, tmp_path / "run", "watch.trackio=true"))
+    assert not (tmp_path / "run").exists()
 
 
 def test_services_that_fail_too_often_end_with_3_and_a_checkpoint(

@@ -37,9 +37,9 @@ from vlagent.train.rl.minibatch import Minibatch, make_minibatches
 from vlagent.train.rl.progress import RlMeter
 from vlagent.train.rl.rollout import Stopped
 from vlagent.train.rl.trainer import Plan, PolicyTrainer, Taken
-from vlagent.train.rl.watch import ALARMS, Watch
+from vlagent.train.rl.watch import ALARMS, Watch, need_trackers
 from vlagent.train.schedule import learning_rate
-from vlagent.train.sft import make_optimizer
+from vlagent.train.sft import make_optimizer, refuse_sharding
 from vlagent.train.validate import Exam
 from vlagent.types import Group
 
@@ -51,6 +51,8 @@ def train_rl(config: RlConfig, *, resume: bool = False) -> RlSummary:
     `UserError` for what is wrong with configuration or data, before anything is trained; `ServiceError`, after a
     checkpoint, where services fail past what the configuration allows.
     """
+    refuse_sharding()
+    need_trackers(config.watch)
     state = PartialState(cpu=config.model.device == "cpu")
     names = [config.run or str(new_name("rl"))]
     broadcast_object_list(names)
@@ -124,7 +126,8 @@ class RlRun:
             except Stopped:
                 self._save()
             except ServiceError:
-                self._save()
+                if not 0 < len(self._taken) < self.config.batch.minibatches:  # weights of a half step are no checkpoint
+                    self._save()
                 raise
         return self._finish() if self.position.step == self.config.steps else self._summary("stopped")
 
@@ -205,7 +208,7 @@ class RlRun:
 
     def _only_play(self) -> None:
         """Episodes without updates; a step that is recorded already is read."""
-        for step in range(self.config.steps):
+        for step in range(self.position.step, self.config.steps):
             made = self.minibatches(step)
             self._taken = [Taken(one, {}, 0.0, 0.0, 0.0) for one in made]
             self._record()

@@ -144,6 +144,13 @@ TRACKERS: dict[str, Callable[[Path, WatchConfig, Mapping[str, Any]], Tracker]] =
 }
 
 
+def need_trackers(config: WatchConfig) -> None:
+    """`UserError` where a tracker that is switched on is not installed."""
+    for name in TRACKERS:
+        if getattr(config, name):
+            _need(name)
+
+
 def _need(module: str) -> Any:
     try:
         return importlib.import_module(module)
