@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,15 @@ def test_the_verb_writes_the_page_of_a_training_run(training: Path, capsys: pyte
     assert main(["report", str(training)]) == 0
     assert Path(capsys.readouterr().out.strip()) == training.resolve() / "report.html"
     assert "Share of groups that teach" in (training / "report.html").read_text()
+
+
+def test_a_recorded_step_that_lost_an_episode_is_named(training: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(training, run)
+    file = sorted((run / "rollouts").glob("step-*"))[0] / "rows.jsonl"
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
+    with pytest.raises(UserError, match="not of the same episodes; remove"):
+        write_training_report(run)
 
 
 def test_an_evaluation_is_no_training_run(tmp_path: Path) -> None:
