@@ -64,5 +64,7 @@ def _first_problem(kind: type[BaseModel], error: ValidationError) -> str:
     key = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         return f"{key}: unknown key; known at the top are {', '.join(kind.model_fields)}"
+    if first["type"] == "missing":
+        return f"{key}: not given, and it has no default"
     said = first["msg"].removeprefix("Value error, ")
     return f"{key} = {first['input']!r}: {said}" if key else said

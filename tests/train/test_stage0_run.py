@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from vlagent.cli.main import main
 from vlagent.cli.stage0.parts import classes, run_part, tiny_spec
 from vlagent.cli.stage0.rows import RowMaker
+from vlagent.config import load_config
 from vlagent.errors import UserError
-from vlagent.files import iter_jsonl
+from vlagent.files import iter_jsonl, only_writer
 from vlagent.model.load import load_policy
 from vlagent.model.tiny import make_policy
 from vlagent.randomness import rng_of
@@ -20,6 +21,7 @@ from vlagent.train.stage0.config import DecoderStage, JoinStage, Mix, Phase, Pic
 from vlagent.train.stage0.decoder import DecoderTrainer
 from vlagent.train.stage0.run import Pace, StageRun
 
+CONFIG = Path(__file__).parents[2] / "configs/stage0/tiny.toml"
 PACE = Pace(checkpoint_s=0.0, log_s=0.0)
 SMALL = Stage0Config(
     pictures=PictureStage(scenes=4, held_scenes=2, thumbnails=4),
@@ -180,10 +182,10 @@ def test_all_parts_in_small_write_a_base_and_a_trained_model(tmp_path: Path) -> 
 
 
 def test_dry_run_prints_every_choice(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    words = ["stage0", "configs/stage0/tiny.toml", "vision.steps=7", "--dry-run", "--run", str(tmp_path / "run")]
+    words = ["stage0", str(CONFIG), "vision.steps=1007", "--dry-run", "--run", str(tmp_path / "run")]
     assert main(words) == 0
     shown = Stage0Config.model_validate_json(capsys.readouterr().out)
-    assert shown.vision.steps == 7
+    assert shown.vision.steps == 1007
     assert not (tmp_path / "run").exists()
 
 
@@ -194,3 +196,33 @@ def test_another_configuration_needs_another_folder(tmp_path: Path) -> None:
     _claim(SMALL, tmp_path)
     with pytest.raises(UserError, match="other settings"):
         _claim(SMALL.model_copy(update={"seed": 1}), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("vision.steps=0", r"^vision\.steps = 0: "),
+        ("vision.early_step=1001", r"early_step = 1001 is never reached in steps = 1000"),
+        ("vision.lr=-1", r"^vision\.lr = -1: "),
+        ("pictures.scenes=1", r"^pictures\.scenes = 1: "),
+        ("pictures.spare_names=3", r"^pictures\.spare_names = 3: "),
+        ("decoder.phases=[]", r"^decoder\.phases = "),
+        ("decoder.phases=[{rows=3}]", r"^decoder\.phases\.0\.steps: not given"),
+        ("join.mix={read=0,fact=0,place=0,brand=0,both=0,locate=0}", r"every kind of row has weight 0"),
+        ("join.rows=1", r"rows = 1 are too few for processes = 2"),
+        ("join.processes=0", r"^join\.processes = 0: "),
+        ("level=3", r"^level = 3: "),
+        ("checkpoint_s=-1", r"^checkpoint_s = -1: "),
+    ],
+)
+def test_a_setting_that_would_fail_on_the_way_is_refused_at_the_start(override: str, message: str) -> None:
+    with pytest.raises(UserError, match=message) as error:
+        load_config(Stage0Config, None, [override])
+    assert "\n" not in str(error.value)
+
+
+def test_two_runs_never_write_in_one_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with only_writer(tmp_path / "run"):
+        assert main(["stage0", str(CONFIG), "--run", str(tmp_path / "run")]) == 2
+    assert "another process is writing here" in capsys.readouterr().err
+    assert not (tmp_path / "run" / "config.json").exists()

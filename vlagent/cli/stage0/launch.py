@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from vlagent.errors import UserError
-from vlagent.files import read_json, write_json
+from vlagent.files import only_writer, read_json, write_json
 from vlagent.train.stage0.config import Stage0Config
 
 PARENT = "VLAGENT_STAGE0_PARENT"
@@ -21,8 +21,13 @@ PARENT = "VLAGENT_STAGE0_PARENT"
 
 
 def launch(config: Stage0Config, folder: Path, words: Sequence[str]) -> None:
-    """Run what is left of a run. Raises `UserError` where the folder holds a run with other settings."""
-    _claim(config, folder)
+    """Run what is left of a run. Raises `UserError` where the folder holds a run with other settings, or is in use."""
+    with only_writer(folder):
+        _claim(config, folder)
+        _launch(config, folder, words)
+
+
+def _launch(config: Stage0Config, folder: Path, words: Sequence[str]) -> None:
     signal.signal(signal.SIGTERM, _leave)
     started = time.monotonic()
     (folder / "rendezvous").unlink(missing_ok=True)
