@@ -9,6 +9,7 @@ import pytest
 from tests.toy.parts import World
 from vlagent.agent.config import AgentConfig
 from vlagent.agent.store import read_trajectories
+from vlagent.cli.main import main
 from vlagent.errors import UserError
 from vlagent.files import read_records
 from vlagent.render.sizing import LIMITS
@@ -84,3 +85,20 @@ def test_settings_that_do_not_fit_are_refused(world: World, tmp_path: Path) -> N
     with pytest.raises(UserError, match="not empty"):
         _play(world, tmp_path)
     assert len(jobs_of(DemoConfig(rollouts=3), world.samples)["agent"]) == 3 * len(world.samples)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--imperfect", "early_guess=3"], "--imperfect: the shares of the flaws must be"),
+        (["--imperfect", "nope=0.3"], "'nope'"),
+        (["--direct", "-1"], "direct = -1.0"),
+    ],
+)
+def test_a_mistake_in_the_flaws_is_one_short_line(
+    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["toy", "demos", str(tmp_path), str(tmp_path / "run"), *words]) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert len(err) < 250

@@ -44,8 +44,8 @@ def run(args: argparse.Namespace) -> int:
         config = DemoConfig.model_validate({**table, "agent": agent.model_dump()})
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"]) or "--imperfect"
-        raise UserError(f"{key} = {first['input']!r}: {first['msg']}") from None
+        key, said = ".".join(str(part) for part in first["loc"]), first["msg"].removeprefix("Value error, ")
+        raise UserError(f"{key} = {first['input']!r}: {said}" if key else f"--imperfect: {said}") from None
     samples = load_samples(f"{args.folder / 'manifest.json'}:toy_{args.split}", limit=args.limit)
     search = open_search(args.folder / args.split / "search", top_k=agent.top_k)
     tally = demonstrate(config, samples, search, args.target, _progress if sys.stderr.isatty() else None)
