@@ -10,7 +10,8 @@ from vlagent.agent.config import AgentConfig
 from vlagent.chat.base import Sampling
 from vlagent.cli import shipped
 from vlagent.cli.main import main
-from vlagent.cli.models import name_or_default
+from vlagent.cli.models import name_or_default, open_model
+from vlagent.cli.shipped import settings_of
 from vlagent.errors import UserError
 from vlagent.files import read_json, write_json
 from vlagent.render.sizing import LIMITS
@@ -95,3 +96,29 @@ def test_the_demo_lets_it_play_in_three_workflows_and_with_broken_tools(
 def test_the_demo_can_be_scripted_all_the_same(in_package: Path, capsys: pytest.CaptureFixture) -> None:
     assert main(["demo", "--per-kind", "1", "--folder", "demo", "--scripted"]) == 0
     assert "Scripted policies play" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("content", ['{"max_turns": ', "[]", '{"max_turns": "many"}', '{"sampling": 3}', '{"odd": 1}'])
+def test_broken_settings_beside_a_checkpoint_are_one_line(content: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "agent.json").write_text(content)
+    with pytest.raises(UserError, match=r"agent\.json") as error:
+        settings_of(f"local:{tmp_path}")
+    assert "\n" not in str(error.value)
+
+
+def test_a_checkpoint_without_settings_brings_none(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    assert settings_of(f"local:{tmp_path}") == {}
+
+
+def test_an_endpoint_and_a_model_in_this_process_are_not_both_given(in_package: Path) -> None:
+    with pytest.raises(UserError, match="--base-url http://x"):
+        name_or_default("shipped:trained", "http://x")
+    with pytest.raises(UserError, match="--base-url http://x"):
+        name_or_default(f"local:{in_package}", "http://x")
+
+
+def test_native_tool_calls_are_refused_before_anything_is_counted_as_wrong(in_package: Path) -> None:
+    with pytest.raises(UserError, match="text dialect"):
+        open_model("shipped:trained", dialect="openai-tools")

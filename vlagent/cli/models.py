@@ -9,6 +9,7 @@ from typing import Any
 from vlagent.chat.base import ChatModel
 from vlagent.cli.shipped import default_model, has_torch, is_local, open_checkpoint
 from vlagent.errors import UserError
+from vlagent.render.dialects import get_dialect
 from vlagent.types import Sample
 
 WORKFLOWS = ("direct", "rag", "agent")
@@ -23,6 +24,8 @@ NO_MODEL = (
 
 def name_or_default(name: str | None, base_url: str | None) -> str | None:
     """The name given, or the shipped model where neither a model nor an endpoint is; says so on stderr."""
+    if is_local(name) and base_url:
+        raise UserError(f"--base-url {base_url}: model {name!r} runs in this process; give one of the two")
     if name or base_url:
         return name
     default = default_model()
@@ -55,6 +58,8 @@ def open_model(
     if name and name.startswith("toy:"):
         return _toy_policy(name, samples, dialect)
     if is_local(name):
+        if get_dialect(dialect).native:
+            raise UserError(f"model {name!r} runs in this process, without native tool calls; use a text dialect")
         return open_checkpoint(str(name))
     if not name and not base_url:
         raise UserError(NO_MODEL)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
+from vlagent.agent.config import AgentConfig
 from vlagent.chat.base import ChatModel
 from vlagent.errors import UserError
+from vlagent.files import read_json
 
 CHECKPOINTS = Path(str(files("vlagent"))) / "checkpoints"
 DEFAULT = "trained"
@@ -63,7 +66,13 @@ def settings_of(name: str | None, workflow: str = "agent") -> dict[str, Any]:
     if not is_local(name):
         return {}
     path = folder_of(str(name)) / SETTINGS
-    table: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    table: dict[str, Any] = read_json(path) if path.exists() else {}
+    try:
+        AgentConfig.model_validate(table)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"]) or "all of it"
+        raise UserError(f"{path}: {key} = {first['input']!r}: {first['msg']}; mend it, or remove the file") from None
     if workflow != "agent":
         table.pop("prompts", None)
     return table
