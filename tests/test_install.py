@@ -19,9 +19,12 @@ NOT_CORE = (
     "vlagent.cli.stage0",
     "vlagent.cli.sft",
     "vlagent.cli.plan",
+    "vlagent.integrations",
+    "vlagent.search.server",
+    "vlagent.search.wiki",
 )
-OPTIONAL = {"click", "setuptools"}
-"""Used where it happens to be there, as by httpx."""
+OPTIONAL = {"click", "setuptools", "sniffio", "zstandard"}
+"""Used where it happens to be there, as by httpx, httpcore and urllib3."""
 
 LIST_IMPORTS = """
 import importlib, pkgutil, sys, vlagent

@@ -69,7 +69,7 @@ def test_the_results_stand_by_suite_and_by_slice_with_more_than_one_value() -> N
 def test_several_suites_get_a_line_for_all() -> None:
     two = summary()["suites"]["toy"]
     results = summary_tables(summary(suites={"a": two, "b": two}))[0]
-    assert results.rows[-1][0] == "all questions"
+    assert results.rows[-1][0] == "mean of the data sets"
 
 
 def test_nothing_scored_is_said_and_is_not_zero_percent() -> None:

@@ -16,7 +16,7 @@ import pytest
 from tests.train.ablate.conftest import STAND_IN
 from vlagent.bench.ablation import BEFORE, RunResult, accuracy, analyse, read_results
 from vlagent.errors import UserError
-from vlagent.files import iter_jsonl
+from vlagent.files import iter_jsonl, only_writer
 from vlagent.train.ablate.config import AblateConfig
 from vlagent.train.ablate.run import run_ablation
 
@@ -92,13 +92,22 @@ def test_an_ablation_that_is_killed_leaves_no_orphan_and_goes_on(make: Make, tmp
         time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    while _holds(metrics.parent):
+    while _holds(metrics.parent) or _is_locked(Path(config.run)):
         time.sleep(0.02)
     assert run_ablation(config).ended == "complete"
     found = results(config)
     assert len(found) == 5
     assert found["gspo-1"].interrupted == 1
     assert found["gspo-1"].curves["success/all"][0] == (1, 2, 3)
+
+
+def _is_locked(folder: Path) -> bool:
+    """Whether a child that was just being started still has the lock of its dead parent."""
+    try:
+        with only_writer(folder):
+            return False
+    except UserError:
+        return True
 
 
 def _holds(run: Path) -> bool:

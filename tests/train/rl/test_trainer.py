@@ -128,7 +128,7 @@ def test_each_setting_of_the_update_changes_it(world: Path, whole: Path, tmp_pat
         "minibatches": several,
         "old": (*several, "batch.old_logprobs=trainer"),
         "tis": ("batch.old_logprobs=trainer", "algorithm.tis_cap=0.5"),
-        "clip ratio": (*several, "algorithm.eps_low=1e-4", "algorithm.eps_high=1e-4"),
+        "clip ratio": (*several, "algorithm.eps_low=1e-7", "algorithm.eps_high=1e-7"),
         "tokens": ("algorithm.aggregation=token_mean",),
         "advantage": ("algorithm.advantage=dr_grpo",),
         "entropy": ("algorithm.entropy=0.1",),

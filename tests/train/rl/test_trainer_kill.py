@@ -205,7 +205,8 @@ def test_services_that_fail_too_often_end_with_3_and_a_checkpoint(
     assert "of 36 episodes of a step" in capsys.readouterr().err
     played = len(list((run / "rollouts").glob("step-*")))
     assert [path.name for path in checkpoints(run)] == [f"step-{played:06d}"]
-    assert len(steps(run)) == played < 3
+    assert played < 3
+    assert played == 0 or len(steps(run)) == played
 
 
 def test_best_weights_outlive_a_kill(ruined: Path, tmp_path: Path) -> None:
