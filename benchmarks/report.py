@@ -12,6 +12,7 @@ import argparse
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +165,7 @@ def _timed(page: Any, act: Callable[[], object]) -> float:
 def _type(page: Any, text: str) -> float:
     """The slowest key of a word that is typed into the search field."""
     page.keyboard.press("/")
-    return max(_timed(page, lambda key=key: page.keyboard.press(key)) for key in text)
+    return max(_timed(page, partial(page.keyboard.press, key)) for key in text)
 
 
 def _next(page: Any, items: int) -> float:

@@ -41,9 +41,7 @@ class VisionStage(Record):
     @model_validator(mode="after")
     def _passes_its_early_step(self) -> Self:
         if self.early_step > self.steps:
-            raise ValueError(
-                f"early_step = {self.early_step} is never reached in steps = {self.steps}; lower it"
-            )
+            raise ValueError(f"early_step = {self.early_step} is never reached in steps = {self.steps}; lower it")
         return self
 
 
