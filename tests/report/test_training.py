@@ -40,6 +40,13 @@ def test_the_verb_writes_the_page_of_a_training_run(training: Path, capsys: pyte
     assert "Share of groups that teach" in (training / "report.html").read_text()
 
 
+def test_metrics_without_a_step_are_named(tmp_path: Path) -> None:
+    write_json(tmp_path / "config.json", {"verb": "rl"})
+    (tmp_path / "metrics.jsonl").write_text('{"loss": 1.0}\n')
+    with pytest.raises(UserError, match="names no step"):
+        write_training_report(tmp_path)
+
+
 def test_a_recorded_step_that_lost_an_episode_is_named(training: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(training, run)
@@ -55,9 +62,12 @@ def test_an_evaluation_is_no_training_run(tmp_path: Path) -> None:
     assert not is_training(tmp_path)
 
 
-def test_a_run_that_has_measured_nothing_yet_has_a_page_that_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("metrics", ["", '{"step": 1, "epi', None])
+def test_a_run_that_has_measured_nothing_yet_has_a_page_that_says_so(metrics: str | None, tmp_path: Path) -> None:
     write_json(tmp_path / "config.json", {"verb": "rl"})
-    (tmp_path / "metrics.jsonl").write_text("")
+    if metrics is not None:
+        (tmp_path / "metrics.jsonl").write_text(metrics)
+    assert main(["report", str(tmp_path)]) == 0
     text = write_training_report(tmp_path).read_text()
     assert "Nothing has been measured yet." in text
     assert "0 steps, not ended yet" in text

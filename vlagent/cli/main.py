@@ -44,6 +44,10 @@ class _Parser(argparse.ArgumentParser):
         raise UserError(f"{message} (see {self.prog} --help)")
 
 
+CONFIGURED = ("sft", "rl", "plan", "ablate")
+"""Verbs that take a configuration and overrides as free `words`."""
+
+
 def build_parser(argv: list[str]) -> argparse.ArgumentParser:
     """A parser that knows every verb's name but loads only the one that is called."""
     parser = _Parser(prog="vlagent", description="An agent that looks, thinks, crops and searches.")
@@ -64,7 +68,7 @@ def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     try:
         _refuse_broken_letters(words)
-        args = build_parser(words).parse_args(words)
+        args = _parsed(words)
         code: int = args.run_verb(args)
     except UserError as error:
         _say(error)
@@ -79,6 +83,18 @@ def main(argv: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return code
+
+
+def _parsed(words: list[str]) -> argparse.Namespace:
+    """Overrides may also stand behind an option: argparse takes the free words of one place only."""
+    parser = build_parser(words)
+    args, left = parser.parse_known_args(words)
+    late = [word for word in left if "=" in word and not word.startswith("-")]
+    if left and (late != left or args.verb not in CONFIGURED):
+        parser.error(f"unrecognized arguments: {' '.join(left)}")
+    if late:
+        args.words = [*args.words, *late]
+    return args
 
 
 def _refuse_broken_letters(words: list[str]) -> None:

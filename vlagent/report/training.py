@@ -83,7 +83,7 @@ class HeatMap:
 
 def is_training(run: Path) -> bool:
     """Whether a folder is that of a training run."""
-    if not (run / METRICS).exists() or not (run / "config.json").exists():
+    if not (run / "config.json").exists():
         return False
     config = read_json(run / "config.json")
     return isinstance(config, dict) and config.get("verb") in VERBS
@@ -91,7 +91,7 @@ def is_training(run: Path) -> bool:
 
 def write_training_report(run: Path) -> Path:
     """Write `report.html` into the folder of a training run and return its path. `UserError` where it is none."""
-    if not (run / METRICS).exists():
+    if not (run / METRICS).exists() and not is_training(run):
         raise UserError(f"{run}: not the folder of a training run (it has no {METRICS})")
     path = run / "report.html"
     write_atomic(path, render_training(run))
@@ -100,7 +100,7 @@ def write_training_report(run: Path) -> Path:
 
 def render_training(run: Path) -> str:
     """The page as text: self-contained, asks nothing of any network."""
-    lines = list(iter_jsonl(run / METRICS, ours=True))
+    lines = _lines(run)
     table = read_table(lines)
     alarms = _alarms(run)
     sections = charts_of(table, _marks(alarms))
@@ -126,6 +126,15 @@ def render_training(run: Path) -> str:
     return environment.get_template("training.html").render(
         **body, cards=Markup(cards), pictures=Markup(json_block(store.urls)), charts=Markup(json_block(charts))
     )
+
+
+def _lines(run: Path) -> list[dict[str, Any]]:
+    """What was measured; nothing yet where the run has just begun."""
+    path = run / METRICS
+    lines = list(iter_jsonl(path, ours=True)) if path.exists() else []
+    if any("step" not in line for line in lines):
+        raise UserError(f"{path}: a line names no step, so these are not the metrics of a training run")
+    return lines
 
 
 def _numbered(sections: Mapping[str, Sequence[Chart]]) -> list[tuple[str, list[tuple[int, Chart]]]]:

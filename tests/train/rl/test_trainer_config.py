@@ -122,6 +122,10 @@ def test_dry_run_and_plan_print_settings_and_memory(tiny: Path, tmp_path: Path, 
     assert "  reference " in planned
     assert main(["rl", str(file), "--dry-run"]) == 0
     assert capsys.readouterr().out == planned
+    assert main(["rl", str(file), "--dry-run", "optim.lr=0.25"]) == 0
+    assert '"lr": 0.25' in capsys.readouterr().out
+    assert main(["rl", "--dry-run", "optim.lr=0.25", str(file), "--lr=1"]) == 2
+    assert "unrecognized arguments: --lr=1" in capsys.readouterr().err
     assert main(["rl"]) == 2
     assert "which configuration?" in capsys.readouterr().err
 
