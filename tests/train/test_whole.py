@@ -15,6 +15,7 @@ from vlagent.train.checkpoint import Position, checkpoints, read_checkpoint, wri
 from vlagent.train.config import OptimConfig
 from vlagent.train.parts import export
 from vlagent.train.sft import make_optimizer
+from vlagent.train.whole import whole_folder
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,7 @@ def _full_disk(room: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-@pytest.mark.parametrize("room", [50_000, 300_000])
+@pytest.mark.parametrize("room", [50_000, 230_000, 260_000, 300_000, 380_000])
 def test_a_full_disk_is_a_service_error_and_the_checkpoint_before_stays(
     room: int, trained: tuple[Any, Any], tmp_path: Path
 ) -> None:
@@ -72,3 +73,12 @@ def test_a_damaged_checkpoint_is_the_users_error(
         read_checkpoint(folder, policy.model, optimizer, Position)
     assert str(folder) in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_the_writer_of_torch_names_a_full_disk_in_several_ways(tmp_path: Path) -> None:
+    said = "[enforce fail at inline_container.cc:672] . unexpected pos 61120 vs 61008"
+    with pytest.raises(PermanentError, match="unexpected pos"), whole_folder(tmp_path / "x"):
+        raise RuntimeError(said)
+    with pytest.raises(RuntimeError, match="a bug"), whole_folder(tmp_path / "x"):
+        raise RuntimeError("a bug")
+    assert not list(tmp_path.iterdir())

@@ -13,6 +13,9 @@ from safetensors import SafetensorError
 from vlagent.errors import PermanentError
 from vlagent.files import writing
 
+_TORCH_CANNOT_WRITE = ("PytorchStreamWriter", "inline_container", "iostream")
+"""Words in what torch.save says of a disk that takes no more: a plain RuntimeError."""
+
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
@@ -45,7 +48,7 @@ def _disk_of_writers(folder: Path) -> Iterator[None]:
     except SafetensorError as error:
         raise PermanentError("disk", f"{folder} cannot be written ({error})") from error
     except RuntimeError as error:
-        if "PytorchStreamWriter" not in str(error) and "iostream" not in str(error):
+        if not any(word in str(error) for word in _TORCH_CANNOT_WRITE):
             raise
         reason = str(error).splitlines()[0]
         raise PermanentError("disk", f"{folder} cannot be written ({reason})") from error
