@@ -53,8 +53,8 @@ def test_one_run_alone_is_the_users_error(run: Path) -> None:
 def test_scores_pairs_and_differing_settings_stand_on_the_page(runs: list[Path], tmp_path: Path) -> None:
     text = write_comparison(runs, tmp_path / "page.html").read_text()
     assert text.count("50.0 % (1/2)") == 3  # no error: all questions share one picture
-    assert "<th scope=\"row\">second: toy</th><td>+0.0</td>" in text
-    assert ">sft</td>" in text.split("What differs")[1]
+    assert '<th scope="row">second: toy</th><td>+0.0</td>' in text
+    assert ">sft</td>" in text.split("What differs", 1)[1]
     assert "5 questions · 1 worse · 1 better · 3 not paired" in " ".join(text.split())
 
 
