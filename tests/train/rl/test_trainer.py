@@ -143,7 +143,7 @@ def test_each_setting_of_the_update_changes_it(world: Path, whole: Path, tmp_pat
         found[name] = tuple(weights(tmp_path / name / "model").items())
     same = {(a, b) for a in found for b in found if a < b and found[a] == found[b]}
     off_policy = any(line["updates/taken"] > 1 for line in steps(tmp_path / "minibatches"))
-    assert same <= (set() if off_policy else {("clip ratio", "minibatches")})  # with one update a step no ratio leaves 1
+    assert same <= (set() if off_policy else {("clip ratio", "minibatches")})  # one update a step: all ratios are 1
 
 
 def test_the_reference_is_the_model_before_training(world: Path, whole: Path, tmp_path: Path) -> None:
