@@ -1,5 +1,6 @@
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 
@@ -12,28 +13,17 @@ from vlagent.types import ImageRef, Sample
 SAMPLE = Sample(id="1", source="s", question="Which city?", answers=("Paris",))
 
 
-@pytest.mark.parametrize(
-    ("text", "right"),
-    [
-        ("VERDICT: YES", True),
-        ("VERDICT: NO", False),
-        ("It names the city.\n\nVERDICT: YES\n", True),
-        ("  VERDICT: NO  ", False),
-        ("yes", None),
-        ("YES", None),
-        ("VERDICT: yes", None),
-        ("VERDICT: MAYBE", None),
-        ("VERDICT: YES or NO", None),
-        ("**VERDICT: YES**", None),
-        ("VERDICT: YES\nVERDICT: NO", None),
-        ("VERDICT: YES\nVERDICT: YES", None),
-        ("VERDICT: YES\nbut I am unsure", None),
-        ("The answer claims VERDICT: YES", None),
-        ("", None),
-    ],
-)
-def test_only_the_one_fixed_form_is_a_verdict(text, right):
-    assert parse_verdict(ChatReply(text)) is right
+REPLIES = [json.loads(line) for line in Path("tests/cases/judge_replies.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("case", REPLIES, ids=lambda case: case["reply"][:40] or "empty")
+def test_only_the_one_fixed_form_is_a_verdict(case):
+    assert parse_verdict(ChatReply(case["reply"])) is case["verdict"]
+
+
+def test_the_table_of_replies_is_wide_and_most_of_it_is_no_verdict():
+    assert len(REPLIES) >= 40
+    assert sum(case["verdict"] is None for case in REPLIES) >= 25
 
 
 def test_a_cut_reply_is_no_verdict_and_a_filtered_one_is_the_services_failure():
