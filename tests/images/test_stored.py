@@ -82,3 +82,12 @@ def test_a_file_that_vanished_or_broke_is_a_service_error_as_before(tmp_path):
 def test_segments_that_make_no_sense_are_not_passed_on():
     assert without_metadata(b"GIF89a") is None
     assert without_metadata(b"\xff\xd8\xff\xe0\x00") is None
+
+
+@pytest.mark.parametrize(("side", "kind"), [(500, "png"), (600, "jpeg")])
+def test_a_jpeg_that_must_be_scaled_travels_without_loss_only_while_it_is_small(tmp_path, side, kind):
+    ref = saved(tmp_path / "a.jpg", noise(640, 640))
+    assert sent(ref, (side, side))[0] == kind
+    same = saved(tmp_path / "a.png", noise(640, 640))
+    assert sent(same, (side, side))[0] == "png"
+    assert images.data_url(ref, (side, side), lossless=True).startswith("data:image/png")

@@ -16,13 +16,15 @@ from PIL import Image
 from vlagent.errors import ServiceError, UserError
 from vlagent.images import orientation
 from vlagent.images.sources import DAMAGED, Unreadable, max_pixels, open_source, set_max_pixels
-from vlagent.images.stored import stored_jpeg
+from vlagent.images.stored import is_jpeg, stored_jpeg
 from vlagent.types import Box, ImageRef
 
 __all__ = ["crop", "data_url", "encode", "load", "max_pixels", "probe", "set_max_pixels"]
 
 PNG_PIXELS = 2**20
 """Pictures of at most this size travel without loss (PNG), bigger ones as JPEG."""
+LOSSY_PIXELS = 2**18
+"""The same of pictures whose file is a JPEG: a PNG would keep its artefacts exactly, at ten times the cost."""
 
 
 def probe(path: str | os.PathLike[str], *, decode: bool = True) -> ImageRef:
@@ -94,7 +96,8 @@ def data_url(ref: ImageRef, size: tuple[int, int] | None = None, *, lossless: bo
     if raw is not None:
         return f"data:image/jpeg;base64,{base64.b64encode(raw).decode('ascii')}"
     image = load(ref, size)
-    kind: Literal["PNG", "JPEG"] = "PNG" if lossless or image.width * image.height <= PNG_PIXELS else "JPEG"
+    most = LOSSY_PIXELS if is_jpeg(ref) else PNG_PIXELS
+    kind: Literal["PNG", "JPEG"] = "PNG" if lossless or image.width * image.height <= most else "JPEG"
     return f"data:image/{kind.lower()};base64,{base64.b64encode(encode(image, kind)).decode('ascii')}"
 
 

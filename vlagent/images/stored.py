@@ -23,7 +23,7 @@ def stored_jpeg(ref: ImageRef, size: tuple[int, int]) -> bytes | None:
 
     EXIF, comments and other application segments are left out. Raises `OSError` where the file is gone.
     """
-    if ref.box is not None or not ref.path.lower().endswith((".jpg", ".jpeg")):
+    if ref.box is not None or not is_jpeg(ref):
         return None
     path = Path(ref.path)
     if path.stat().st_size > MAX_BYTES_A_PIXEL * size[0] * size[1]:
@@ -33,6 +33,11 @@ def stored_jpeg(ref: ImageRef, size: tuple[int, int]) -> bytes | None:
         if not plain or orientation.valid(picture.getexif().get(ORIENTATION)) != 1:
             return None
     return without_metadata(path.read_bytes())
+
+
+def is_jpeg(ref: ImageRef) -> bool:
+    """Whether a file says by its name that it is a JPEG."""
+    return ref.path.lower().endswith((".jpg", ".jpeg"))
 
 
 def without_metadata(raw: bytes) -> bytes | None:
