@@ -7,8 +7,8 @@ encoded, requests over HTTP, trajectories and rows written, answers scored, the 
 another process. `best` is what the endpoint alone would allow: 64 episodes in 3 x 0.5 s are 42.7 a second.
 `share` is the rate of the whole run over that, start and summary included, `share_steady` that between the end
 of the first wave and the last end. `cpu_ms` is the CPU time of this process for one episode (all threads), `lag` how
-late the event loop woke up from a sleep of 5 ms. `1 Mpx` is 1024 x 1024, which the model sees as it is; `1 Mpx odd` must be
-scaled.
+late the event loop woke up from a sleep of 5 ms. `1 Mpx` is 1024 x 1024, which the model sees as it is; `1 Mpx odd` has
+to be scaled.
 """
 
 from __future__ import annotations
