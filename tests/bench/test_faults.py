@@ -27,7 +27,7 @@ FAULTS = {
     "429": Fault("429", retry_after_s=0.01),
     "500": Fault("500"),
     "503": Fault("503", retry_after_s=0.01),
-    "hang": Fault("hang", hang_s=1.0),
+    "hang": Fault("hang", hang_s=4.0),
     "reset": Fault("reset"),
     "no JSON": Fault("garbage"),
     "HTML": Fault("wrong_type"),
@@ -68,7 +68,7 @@ def dying(brain, server_of, after):
 
 
 def chat(server, **changes):
-    options = {"base_url": server.base_url, "attempts": 3, "wait_s": 0.005, "timeout_s": 0.25, **changes}
+    options = {"base_url": server.base_url, "attempts": 3, "wait_s": 0.005, "timeout_s": 1.0, **changes}
     return HttpChat(server.model, HttpOptions(**options))
 
 
