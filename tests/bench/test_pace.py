@@ -38,13 +38,32 @@ async def ask(model, count):
     await asyncio.gather(*(model.complete(REQUEST) for _ in range(count)))
 
 
-async def test_it_finds_what_the_endpoint_takes():
+class SimulatedTime(asyncio.SelectorEventLoop):
+    """Jumps to the next moment at which something is due: what comes out does not depend on the machine."""
+
+    moment = 0.0
+
+    def time(self):
+        return self.moment
+
+    def _run_once(self):
+        if not self._ready and self._scheduled:
+            self.moment = max(self.moment, self._scheduled[0].when())
+        super()._run_once()
+
+
+def test_it_finds_what_the_endpoint_takes():
+    with asyncio.Runner(loop_factory=SimulatedTime) as runner:
+        runner.run(_learn_what_the_endpoint_takes())
+
+
+async def _learn_what_the_endpoint_takes():
     endpoint = Endpoint(takes=8)
     paced = Paced(endpoint, Pace(64))
     await ask(paced, 500)
     learning = endpoint.refused
     await ask(paced, 1000)
-    assert 2 <= paced.pace.limit < 64
+    assert 2 <= paced.pace.limit <= 16
     plain = Endpoint(takes=8)
     slots = asyncio.Semaphore(64)
 
@@ -53,7 +72,7 @@ async def test_it_finds_what_the_endpoint_takes():
             await plain.complete(REQUEST)
 
     await asyncio.gather(*(one() for _ in range(1000)))
-    assert endpoint.refused - learning < plain.refused
+    assert endpoint.refused - learning < plain.refused / 2
 
 
 async def test_it_stays_at_the_ceiling_where_nothing_is_refused():

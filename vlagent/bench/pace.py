@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-import time
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
@@ -105,14 +104,15 @@ class Paced:
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Raises what the model raises."""
         await self.pace.enter()
-        started = time.monotonic()
+        clock = asyncio.get_running_loop().time
+        started = clock()
         try:
             reply = await self._model.complete(request)
         except RateLimitedError:
-            self.pace.learn(started, time.monotonic(), overloaded=True)
+            self.pace.learn(started, clock(), overloaded=True)
             raise
         else:
-            self.pace.learn(started, time.monotonic(), overloaded=reply.retries > 0)
+            self.pace.learn(started, clock(), overloaded=reply.retries > 0)
             return reply
         finally:
             self.pace.leave()
