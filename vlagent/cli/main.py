@@ -29,6 +29,7 @@ VERBS = {
     "sft": "fine-tune a model on episodes",
     "rl": "train a model by reinforcement learning",
     "ablate": "run algorithms, data mixes and cold starts against each other, and say what differs",
+    "curate": "make data: mine, synthesise, verify, build sets and benchmarks",
     "plan": "the memory that a training run needs, by part (an estimate)",
     "serve": "serve search, retrieval, or a whole set-up",
     "demo": "make a toy world, run policies through it, print the table",
