@@ -18,6 +18,7 @@ import torch
 from trl.chat_template_utils import qwen3_vl_chat_template
 
 from vlagent.agent.config import AgentConfig
+from vlagent.agent.conversation import Style
 from vlagent.agent.loop import Agent, run_agent
 from vlagent.chat.base import Sampling
 from vlagent.chat.scripted import Scripted
@@ -29,7 +30,6 @@ from vlagent.render.sizing import LIMITS
 from vlagent.search.base import SearchServices, TextQuery
 from vlagent.tools.registry import make_tools
 from vlagent.train.config import SourceConfig
-from vlagent.train.conversation import Style
 from vlagent.train.rows import make_row
 from vlagent.types import Hit, Sample, Source
 

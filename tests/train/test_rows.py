@@ -11,6 +11,7 @@ import pytest
 
 from tests.agent.parts import answer
 from tests.train.episodes import AGENT, CROP, Player, crop_then_answer, make_samples, play, write_run
+from vlagent.agent.conversation import RewriteError, Style
 from vlagent.agent.hooks import Allow, Decision, Edit
 from vlagent.chat.base import ChatReply, ChatRequest, NativeCall
 from vlagent.errors import UserError
@@ -18,7 +19,6 @@ from vlagent.files import append_jsonl
 from vlagent.render.sizing import LIMITS, PixelLimits
 from vlagent.search.base import SearchServices, TextQuery
 from vlagent.train.config import SourceConfig
-from vlagent.train.conversation import RewriteError, Style
 from vlagent.train.rows import make_row, own_spans, read_rows
 from vlagent.types import Call, Hit, Sample, Source, Tokens, TrainRow, Trajectory, Usage
 

@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from vlagent.agent.config import AgentConfig
+from vlagent.agent.conversation import RewriteError, Style, conversation
 from vlagent.agent.store import read_trajectories
 from vlagent.bench.runs import read_samples
 from vlagent.errors import UserError
@@ -23,7 +24,6 @@ from vlagent.files import read_json, read_records
 from vlagent.model.chatml import Renderer
 from vlagent.render.sizing import PixelLimits
 from vlagent.train.config import SourceConfig
-from vlagent.train.conversation import RewriteError, Style, conversation
 from vlagent.types import EvalRow, Outcome, Sample, StopReason, TrainRow, Trajectory, Turn
 
 NEVER_TRAINS = frozenset(StopReason) - {StopReason.ANSWERED}

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from vlagent.bench.pass_rates import pass_rates
 from vlagent.config import make_config
 from vlagent.errors import UserError
 from vlagent.files import append_jsonl
-from vlagent.train.rl.data import DataConfig, Questions, collect_step, is_degenerate, pass_rates
+from vlagent.train.rl.data import DataConfig, Questions, collect_step, is_degenerate
 from vlagent.types import EvalRow, Group, Outcome, Reward, Sample, StopReason
 
 KINDS = ("fact", "place", "read")

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from vlagent.bench.evaluate import slices_of
+from vlagent.bench.pass_rates import pass_rates
 from vlagent.data.manifest import load_samples
 from vlagent.data.rows import with_unique_ids
 from vlagent.errors import UserError
-from vlagent.files import iter_jsonl, read_records
 from vlagent.randomness import rng_of, seed_of
-from vlagent.types import EvalRow, Group, Outcome, Record, Sample
+from vlagent.types import Group, Record, Sample
 
 GOLDEN = (math.sqrt(5) - 1) / 2
 """Multiples of it fill [0, 1) more evenly than random numbers do: after any number of draws the shares are right."""
@@ -191,32 +191,6 @@ def _named_apart(sample: Sample, number: int, taken: dict[str, Sample]) -> Sampl
     if taken.setdefault(sample.id, sample) == sample:
         return sample
     return sample.model_copy(update={"id": f"{number}/{sample.id}"})
-
-
-def pass_rates(path: Path) -> dict[str, float]:
-    """Sample id -> share of its scored episodes that were right."""
-    if path.is_dir():
-        counts: dict[str, list[bool]] = {}
-        for row in read_records(path / "rows.jsonl", EvalRow):
-            if row.outcome in (Outcome.RIGHT, Outcome.WRONG):
-                counts.setdefault(row.sample_id, []).append(row.outcome is Outcome.RIGHT)
-        rates = {name: sum(each) / len(each) for name, each in counts.items()}
-    else:
-        rates = {}
-        for number, line in enumerate(iter_jsonl(path), 1):
-            try:
-                rates[str(line["sample_id"])] = _share(line["pass_rate"])
-            except (KeyError, TypeError, ValueError):
-                raise UserError(f"{path}:{number}: sample_id and pass_rate (0 to 1) are expected") from None
-    if not rates:
-        raise UserError(f"{path}: holds no pass rate; measure some with vlagent eval --k 8")
-    return rates
-
-
-def _share(value: float) -> float:
-    if not 0 <= float(value) <= 1:
-        raise ValueError(value)
-    return float(value)
 
 
 Collect = Callable[[Sequence[Sample], int], Awaitable[list[Group]]]

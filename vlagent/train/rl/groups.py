@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from vlagent.agent.config import AgentConfig
+from vlagent.agent.conversation import RewriteError, Style
 from vlagent.errors import UserError
 from vlagent.model.chatml import Renderer
 from vlagent.train.config import SourceConfig
-from vlagent.train.conversation import RewriteError, Style
 from vlagent.train.rl.algorithms.base import Rewards
 from vlagent.train.rl.masking import MaskingConfig, trained_turns, why_excluded
 from vlagent.train.rows import make_row, own_spans

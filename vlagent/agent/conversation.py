@@ -1,4 +1,4 @@
-"""A trajectory back to the messages that the model saw, so that training sees the same."""
+"""A trajectory back to the messages that the model saw, so that training and exports see the same."""
 
 from __future__ import annotations
 

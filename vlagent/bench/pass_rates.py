@@ -1,0 +1,35 @@
+"""How often a policy gets each question right, measured before: for curricula, and for sets of a chosen difficulty."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vlagent.errors import UserError
+from vlagent.files import iter_jsonl, read_records
+from vlagent.types import EvalRow, Outcome
+
+
+def pass_rates(path: Path) -> dict[str, float]:
+    """Sample id -> share of its scored episodes that were right."""
+    if path.is_dir():
+        counts: dict[str, list[bool]] = {}
+        for row in read_records(path / "rows.jsonl", EvalRow):
+            if row.outcome in (Outcome.RIGHT, Outcome.WRONG):
+                counts.setdefault(row.sample_id, []).append(row.outcome is Outcome.RIGHT)
+        rates = {name: sum(each) / len(each) for name, each in counts.items()}
+    else:
+        rates = {}
+        for number, line in enumerate(iter_jsonl(path), 1):
+            try:
+                rates[str(line["sample_id"])] = _share(line["pass_rate"])
+            except (KeyError, TypeError, ValueError):
+                raise UserError(f"{path}:{number}: sample_id and pass_rate (0 to 1) are expected") from None
+    if not rates:
+        raise UserError(f"{path}: holds no pass rate; measure some with vlagent eval --k 8")
+    return rates
+
+
+def _share(value: float) -> float:
+    if not 0 <= float(value) <= 1:
+        raise ValueError(value)
+    return float(value)
