@@ -103,13 +103,13 @@ def test_a_picture_is_processed_once_for_all_turns_and_episodes(tmp_path: Path) 
 
 
 def test_a_picture_that_could_not_be_processed_is_tried_again_later(tmp_path: Path) -> None:
-    server, pictures = Server(reply, *[httpx.Response(500)] * 4), parts(tmp_path)
+    server, pictures, ids = Server(reply, *[httpx.Response(500)] * 2), parts(tmp_path)[1:], IDS[7:]
 
     async def twice() -> TokenOutput:
         made = engine(server)
         with pytest.raises(TransientError, match="HTTP 500"):
-            await made.generate(IDS, pictures, PARAMS)
-        return await made.generate(IDS, pictures, PARAMS)
+            await made.generate(ids, pictures, PARAMS)
+        return await made.generate(ids, pictures, PARAMS)
 
     assert asyncio.run(twice()).finish_reason == "stop"
 
