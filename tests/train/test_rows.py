@@ -13,6 +13,7 @@ from tests.agent.parts import answer
 from tests.train.episodes import AGENT, CROP, Player, crop_then_answer, make_samples, play, write_run
 from vlagent.agent.conversation import RewriteError, Style
 from vlagent.agent.hooks import Allow, Decision, Edit
+from vlagent.agent.store import write_trajectory
 from vlagent.chat.base import ChatReply, ChatRequest, NativeCall
 from vlagent.errors import UserError
 from vlagent.files import append_jsonl
@@ -205,6 +206,23 @@ def test_each_option_of_a_source_changes_which_rows_there_are(tmp_path: Path, pr
     heavy = read_rows(SourceConfig(run=str(run), weight=0.5), processor.renderer, processor.limits, 9999)
     assert {row.advantage for row in heavy.rows} == {0.5}
     assert heavy.left_out == {"not right": 1}
+
+
+def test_rows_come_in_the_order_of_the_questions_whenever_their_episodes_ended(tmp_path: Path, processor: Any) -> None:
+    samples = make_samples(tmp_path / "p", 4)
+    played = play(samples, Player(samples, crop_then_answer))
+    again = [one.model_copy(update={"rollout": 1}) for one in played]
+    found = []
+    for name, order in (("a", [*played, *again]), ("b", [*again[::-1], *played[::-1]])):
+        run = write_run(tmp_path / name, samples, played)
+        (run / "trajectories.jsonl").unlink()
+        for trajectory in order:
+            write_trajectory(run, trajectory)
+        source = SourceConfig(run=str(run), only_right=False)
+        rows = read_rows(source, processor.renderer, processor.limits, 9999).rows
+        found.append([(row.sample_id, row.ids.tolist()) for row in rows])
+    assert found[0] == found[1]
+    assert [sample_id for sample_id, _ in found[0]] == [sample.id for sample in samples for _ in range(2)]
 
 
 def test_what_never_trains_is_counted(tmp_path: Path, processor: Any) -> None:

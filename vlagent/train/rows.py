@@ -118,11 +118,13 @@ def _check_prompts(trajectory: Trajectory, spans: list[tuple[int, int]]) -> None
 
 
 def _episodes(folder: Path, source: SourceConfig, left_out: Counter[str]) -> Iterator[tuple[Sample, Trajectory]]:
+    """In the order of the questions: the one in which episodes happened to end would make weights hard to repeat."""
     samples = {sample.id: sample for sample in read_samples(folder)}
+    place = {sample_id: i for i, sample_id in enumerate(samples)}
     rows = {(row.sample_id, row.rollout): row for row in read_records(folder / "rows.jsonl", EvalRow)}
     if source.only_right and not rows:
         raise UserError(f"{folder}: no rows.jsonl says which episodes are right; set only_right = false to take all")
-    for trajectory in read_trajectories(folder):
+    for trajectory in sorted(read_trajectories(folder), key=lambda t: (place.get(t.sample_id, -1), t.rollout)):
         row = rows.get((trajectory.sample_id, trajectory.rollout))
         reason = _why_not(trajectory, row, source, trajectory.sample_id in samples)
         if reason:
