@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         print(expected)
         return 0
-    result = asyncio.run(_evaluate(prepared, expected))
+    result = asyncio.run(evaluate_prepared(prepared, expected))
     console_for(sys.stdout).print(summary_table(result.summary))
     agent = prepared.config.agent
     if agent.workflow == "agent" and not (prepared.config.search or args.tools or args.resume):
@@ -187,7 +187,8 @@ def _needed_tools(config: AgentConfig, search: SearchServices) -> tuple[str, ...
     return ("text_search", "image_search") if search.images else ("text_search",)
 
 
-async def _evaluate(prepared: Prepared, expected: str) -> Evaluation:
+async def evaluate_prepared(prepared: Prepared, expected: str) -> Evaluation:
+    """Evaluate with a bar on stderr, and `expected` said before the first episode; closes everything at the end."""
     watcher = Watcher()
     _stop_on_interrupt(watcher.stop)
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
@@ -205,7 +206,7 @@ async def _evaluate(prepared: Prepared, expected: str) -> Evaluation:
         watcher.on_row = on_row
 
         def on_start(done: int, planned: int) -> None:
-            if done == 0:
+            if done == 0 and expected:
                 _warn(expected)
             progress.update(bar, total=planned, completed=done)
 
