@@ -19,8 +19,10 @@ HELP = "look after data sets: image-cache, check, fetch"
 EPILOG = """examples:
   vlagent data image-cache manifest.json:fvqa_train cache --search my-index
   vlagent data image-cache rows.jsonl cache --search live.toml --usd-per-1000 1 --dry-run
+  vlagent data fetch fvqa_train,deepeyes_4k data/raw
+  vlagent data check data/raw/train.json --train data/sft.jsonl
 
-The answers are written in the published form, which evaluation and training read. A run that was stopped goes on."""
+Answers of image-cache are in the published form, which evaluation and training read; a run that was stopped goes on."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -125,22 +127,43 @@ def _check_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _check(args: argparse.Namespace) -> int:
+    from vlagent.bench.suites import data_folder
     from vlagent.cli.bench import check_data
+    from vlagent.data.training_sets import names_in, target_of
 
+    for name in ("target", "train"):
+        if sets := names_in(getattr(args, name) or ""):
+            setattr(args, name, target_of(sets, data_folder(args.data)))
     return check_data(args)
 
 
 def _fetch_arguments(parser: argparse.ArgumentParser) -> None:
     from vlagent.cli.bench import add_fetch_arguments
+    from vlagent.data.training_sets import TRAINING_SETS
 
-    parser.add_argument("suites", metavar="SUITE[,SUITE...]", help="see vlagent bench list")
+    parser.add_argument("sets", metavar="SET[,SET...]", help=f"{', '.join(TRAINING_SETS)}, or see vlagent bench list")
     add_fetch_arguments(parser)
 
 
 def _fetch(args: argparse.Namespace) -> int:
+    from vlagent.bench.suites import SUITES
     from vlagent.cli.bench import fetch_suites
+    from vlagent.data.training_sets import TRAINING_SETS, fetch_set
 
-    return fetch_suites(args)
+    names = [name.strip() for name in args.sets.split(",") if name.strip()]
+    unknown = [name for name in names if name not in TRAINING_SETS and name not in SUITES]
+    if unknown or not names:
+        known = ", ".join((*TRAINING_SETS, *SUITES))
+        raise UserError(f"{unknown[0] if unknown else args.sets!r}: no such set; there are {known}")
+    folder = args.folder.expanduser()
+    for name in names:
+        if name in SUITES:
+            args.suites = name
+            fetch_suites(args)
+            continue
+        done = fetch_set(name, folder, hub=args.hub, revision=args.revision)
+        print(f"{done.manifest}:{name}: {done.rows} rows{f' at {done.revision}' if done.revision else ''}")
+    return 0
 
 
 VERBS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], int]]] = {
@@ -150,6 +173,6 @@ VERBS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], Callable[
         _image_cache,
     ),
     "check": ("find broken pictures, wrong answers, duplicates and overlap", _check_arguments, _check),
-    "fetch": ("bring suites from the hub", _fetch_arguments, _fetch),
+    "fetch": ("bring training and evaluation sets from the hub", _fetch_arguments, _fetch),
 }
 """Name -> its line in --help, its options, what runs it."""

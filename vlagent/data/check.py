@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from vlagent.data.manifest import Entry, common_rows, load_manifest, split_spec
+from vlagent.data.manifest import Entry, common_rows, is_manifest, load_manifest, split_spec
 from vlagent.data.overlap import Pictures, Print, answer_keys, fingerprint, first_of, plain_key
 from vlagent.data.rows import Origin, read_row
 from vlagent.data.rows import Pictures as PictureFiles
@@ -61,7 +61,7 @@ class RowSet:
 def row_sets(spec: str) -> list[RowSet]:
     """The data sets behind what `load_samples` takes: a manifest, entries of one, or a file of rows."""
     path, names = split_spec(spec)
-    if path.suffix != ".json":
+    if not is_manifest(path):
         name = path.parent.name if path.stem in ("rows", "data") and path.parent.name else path.stem
         origin = Origin(source=name, root=path.parent, file=path)
         return [RowSet(name, origin, lambda: common_rows(origin))]

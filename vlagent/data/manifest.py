@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from vlagent.data import hr_mmsearch, plain
+from vlagent.data import hr_mmsearch, mini_o3, pixel_reasoner, plain, verl_rows
 from vlagent.data.rows import Origin, Pictures, read_row, with_unique_ids
 from vlagent.data.tables import TABLES, iter_table
 from vlagent.errors import UserError
@@ -116,7 +116,7 @@ def load_samples(
     path, names = split_spec(str(spec))
     pictures = Pictures()
     samples: list[Sample] = []
-    if path.suffix == ".json":
+    if is_manifest(path):
         manifest = load_manifest(path)
         for name in names or manifest.entries:
             samples += _load_entry(manifest, name, seed, limit, (pictures, side, warn))
@@ -137,6 +137,17 @@ def split_spec(spec: str) -> tuple[Path, list[str]]:
     if found and head.endswith((".json", ".jsonl")) and not Path(spec).exists():
         return Path(head), [name for name in tail.split(",") if name]
     return Path(spec), []
+
+
+def is_manifest(path: Path) -> bool:
+    """Whether a `.json` file names data sets; one that holds a list is rows."""
+    if path.suffix != ".json":
+        return False
+    try:
+        with path.open(encoding="utf-8-sig", errors="replace") as file:
+            return not file.read(1024).lstrip().startswith("[")
+    except OSError:
+        return True  # reading it as a manifest says what is wrong
 
 
 def _source_name(path: Path) -> str:
@@ -180,8 +191,15 @@ def common_rows(origin: Origin, side: Path | None = None) -> Iterator[dict[str, 
         if hr_mmsearch.is_hr_mmsearch(row):
             cached = hr_mmsearch.read_side_file(origin.file, side) if cached is None else cached
             yield hr_mmsearch.as_row(row, cached)
+        elif pixel_reasoner.is_pixel_reasoner(row):
+            if (asked := pixel_reasoner.as_row(row, origin.root)) is not None:
+                yield asked
+        elif mini_o3.is_mini_o3(row):
+            yield mini_o3.as_row(row, origin.root)
         elif plain.is_plain(row):
             yield plain.as_row(row, plain.paths_of(row))
+        elif verl_rows.is_verl(row):
+            yield verl_rows.as_row(row)
         else:
             yield row
 
@@ -204,7 +222,7 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
         return iter_table(path)
     if not path.exists():
         raise UserError(f"{path}: no such file")
-    if path.suffix == ".json" and path.read_text(encoding="utf-8-sig").lstrip().startswith("["):
+    if path.suffix == ".json" and not is_manifest(path):
         return _iter_array(path)
     if path.suffix in (".jsonl", ".json"):
         return iter_jsonl(path)
