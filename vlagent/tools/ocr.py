@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import importlib.util
+import math
 import threading
 from typing import Any, ClassVar
 
@@ -15,7 +16,7 @@ from vlagent import images
 from vlagent.errors import UserError
 from vlagent.tools.base import Arguments, ToolContext, ToolOutput
 from vlagent.tools.pictures import picture
-from vlagent.types import ImageRef
+from vlagent.types import Box, ImageRef
 
 MAX_SIDE = 4096
 """A bigger picture is scaled down to this before it is read."""
@@ -52,7 +53,23 @@ class Ocr:
         return ToolOutput(text=f"Text in image {arguments.image_index}:\n" + "\n".join(lines[:MAX_LINES]) + more)
 
 
+def word_boxes(ref: ImageRef, min_confidence: float = MIN_CONFIDENCE) -> list[Box]:
+    """Where text is read in a picture, in its own pixels. Raises `UserError` without the extra, `ServiceError`."""
+    Ocr(min_confidence)  # says what is missing
+    factor = max(1.0, max(ref.width, ref.height) / MAX_SIDE)
+    corners = [box * factor for box, _ in _read(ref, min_confidence)]
+    return [
+        (int(box[:, 0].min()), int(box[:, 1].min()), math.ceil(box[:, 0].max()), math.ceil(box[:, 1].max()))
+        for box in corners
+    ]
+
+
 def _lines(ref: ImageRef, min_confidence: float) -> list[str]:
+    return _in_reading_order(_read(ref, min_confidence))
+
+
+def _read(ref: ImageRef, min_confidence: float) -> list[tuple[Any, str]]:
+    """(corners [4, 2] in pixels of the working copy, text) of each piece that is read."""
     factor = min(1.0, MAX_SIDE / max(ref.width, ref.height))
     size = max(1, round(ref.width * factor)), max(1, round(ref.height * factor))
     pixels = np.asarray(images.load(ref, size))[..., ::-1]
@@ -60,11 +77,8 @@ def _lines(ref: ImageRef, min_confidence: float) -> list[str]:
         found = _engine()(pixels)
     if found.boxes is None or found.txts is None:
         return []
-    rows = [
-        (box, text) for box, text, score in zip(found.boxes, found.txts, found.scores, strict=True)
-        if score >= min_confidence
-    ]  # fmt: skip
-    return _in_reading_order(rows)
+    scored = zip(found.boxes, found.txts, found.scores, strict=True)
+    return [(box, text) for box, text, score in scored if score >= min_confidence]
 
 
 def _in_reading_order(rows: list[tuple[Any, str]]) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from vlagent.agent.config import AgentConfig
+from vlagent.bench.selection import Selection
 from vlagent.types import Record
 
 Beta = Annotated[float, Field(ge=0, lt=1)]
@@ -14,17 +15,13 @@ Part = Literal["vision", "projector", "language"]
 """The vision tower, what maps its output into the decoder, and the decoder with its embeddings."""
 
 
-class SourceConfig(Record):
+class SourceConfig(Selection):
     """One run folder that rows are made of, and which of its episodes."""
 
     run: str
     """Folder with samples.jsonl and trajectories.jsonl (and rows.jsonl for `only_right`)."""
-    only_right: bool = True
-    only_format_ok: bool = False
-    """Only episodes in which every turn is in form."""
     mask_invalid: bool = False
     """No loss on turns that held no valid action."""
-    max_turns: int | None = Field(default=None, ge=1)
     limit: int | None = Field(default=None, ge=1)
     """Rows of this source at most, the first ones."""
     share: float = Field(default=1.0, gt=0, le=1000)

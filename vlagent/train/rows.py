@@ -7,27 +7,19 @@ no ids: their text is encoded once, here, and their turn end is trained. Shape l
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import ValidationError
 
-from vlagent.agent.config import AgentConfig
 from vlagent.agent.conversation import RewriteError, Style, conversation
-from vlagent.agent.store import read_trajectories
-from vlagent.bench.runs import read_samples
+from vlagent.bench.selection import agent_of, episodes
 from vlagent.errors import UserError
-from vlagent.files import read_json, read_records
 from vlagent.model.chatml import Renderer
 from vlagent.render.sizing import PixelLimits
 from vlagent.train.config import SourceConfig
-from vlagent.types import EvalRow, Outcome, Sample, StopReason, TrainRow, Trajectory, Turn
-
-NEVER_TRAINS = frozenset(StopReason) - {StopReason.ANSWERED}
-"""A demonstration ends with an answer."""
+from vlagent.types import Sample, TrainRow, Trajectory, Turn
 
 
 @dataclass
@@ -45,11 +37,11 @@ def read_rows(source: SourceConfig, renderer: Renderer, pixels: PixelLimits, max
     Pictures keep the size that the run showed them at; `pixels`, the model's limits, are for runs of another family.
     """
     folder = Path(source.run)
-    agent = _agent_config(folder)
+    agent = agent_of(folder)
     limits = agent.pixels if agent.pixels.factor == pixels.factor else pixels
     style = Style(agent, limits, renderer.vocabulary.special_tokens, source.dialect)
     found = Rows(source)
-    for sample, trajectory in _episodes(folder, source, found.left_out):
+    for sample, trajectory, _ in episodes(folder, source, found.left_out):
         if source.limit is not None and len(found.rows) >= source.limit:
             break
         try:
@@ -115,43 +107,3 @@ def _check_prompts(trajectory: Trajectory, spans: list[tuple[int, int]]) -> None
         return
     if sum(start for start, _ in spans) != trajectory.usage.prompt_tokens:
         raise RewriteError("other prompts than those that were sampled from")
-
-
-def _episodes(folder: Path, source: SourceConfig, left_out: Counter[str]) -> Iterator[tuple[Sample, Trajectory]]:
-    """In the order of the questions: the one in which episodes happened to end would make weights hard to repeat."""
-    samples = {sample.id: sample for sample in read_samples(folder)}
-    place = {sample_id: i for i, sample_id in enumerate(samples)}
-    rows = {(row.sample_id, row.rollout): row for row in read_records(folder / "rows.jsonl", EvalRow)}
-    if source.only_right and not rows:
-        raise UserError(f"{folder}: no rows.jsonl says which episodes are right; set only_right = false to take all")
-    for trajectory in sorted(read_trajectories(folder), key=lambda t: (place.get(t.sample_id, -1), t.rollout)):
-        row = rows.get((trajectory.sample_id, trajectory.rollout))
-        reason = _why_not(trajectory, row, source, trajectory.sample_id in samples)
-        if reason:
-            left_out[reason] += 1
-        else:
-            yield samples[trajectory.sample_id], trajectory
-
-
-def _why_not(trajectory: Trajectory, row: EvalRow | None, source: SourceConfig, known: bool) -> str | None:
-    if not known:
-        return "no such sample"
-    if trajectory.stop in NEVER_TRAINS:
-        return f"ended by {trajectory.stop}"
-    if trajectory.degraded:
-        return "a service failed"
-    if source.only_right and (row is None or row.outcome is not Outcome.RIGHT):
-        return "not right"
-    if source.only_format_ok and not all(turn.format_ok for turn in trajectory.turns):
-        return "not in form"
-    if source.max_turns is not None and len(trajectory.turns) > source.max_turns:
-        return "more than max_turns"
-    return None
-
-
-def _agent_config(folder: Path) -> AgentConfig:
-    value = read_json(folder / "config.json")
-    try:
-        return AgentConfig.model_validate(value["agent"])
-    except (KeyError, TypeError, ValidationError):
-        raise UserError(f"{folder}: its config.json has no agent, so it is not a run of episodes") from None

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.train.rl.world import config, metrics, steps, weights
+from tests.train.rl.world import config, metrics, weights
 from vlagent.cli.main import main
 from vlagent.errors import PermanentError, UserError
 from vlagent.train import checkpoint
@@ -198,15 +198,17 @@ def test_services_that_fail_too_often_end_with_3_and_a_checkpoint(
     world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A judge that nobody serves: wrong answers cannot be scored, and no wrong answer is made of that."""
-    run = tmp_path / "run"
+    run, asked = tmp_path / "run", tmp_path / "rows.jsonl"
+    rows = [json.loads(line) for line in (world / "rows.jsonl").read_text().splitlines()]
+    unknown = [row | {"reward_model": {"ground_truth": "nobody says this"}} for row in rows]
+    asked.write_text("".join(json.dumps(row) + "\n" for row in unknown))
+    source = f'data.sources=[{{data="{asked}"}}]'
     judge = 'rewards.judge={model="m", base_url="http://127.0.0.1:9/v1", attempts=1}'
-    start_folder(run, config(world, run, judge, "rewards.max_fault_share=0.0"))
+    start_folder(run, config(world, run, source, judge, "rewards.max_fault_share=0.0"))
     assert main(["rl", "--resume", str(run)]) == 3
     assert "of 36 episodes of a step" in capsys.readouterr().err
-    played = len(list((run / "rollouts").glob("step-*")))
-    assert [path.name for path in checkpoints(run)] == [f"step-{played:06d}"]
-    assert played < 3
-    assert played == 0 or len(steps(run)) == played
+    assert [path.name for path in checkpoints(run)] == ["step-000000"]
+    assert not list((run / "rollouts").glob("step-*"))
 
 
 def test_best_weights_outlive_a_kill(ruined: Path, tmp_path: Path) -> None:

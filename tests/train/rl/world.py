@@ -10,7 +10,8 @@ from typing import Any
 from tests.train.episodes import AGENT, SYSTEM, make_samples
 from vlagent.config import make_config
 from vlagent.train.rl.config import RlConfig
-from vlagent.types import Sample
+from vlagent.train.rl.recorded import read_groups, recorded_steps, write_groups
+from vlagent.types import Outcome, Sample
 
 ANSWERS = ("a", "b")
 TIMED = ("time/", "speed/", "memory/")
@@ -65,6 +66,22 @@ def examined(world: Path, run: Path, *changes: str) -> RlConfig:
     table = config(world, run, "optim.lr=3e-2", "save.every=1").model_dump(mode="json")
     checks = {"data": str(world / "rows.jsonl"), "every": 1, "agent": table["rollout"]["agent"]}
     return make_config(RlConfig, table | {"validation": checks}, list(changes))
+
+
+def graded(recorded: Path, folder: Path) -> Path:
+    """Recorded steps with rewards of 1 and 0 by turns in every group, whatever the model was able to answer."""
+    for step in recorded_steps(recorded):
+        groups = read_groups(recorded, step)
+        for group in groups:
+            for i, row in enumerate(group.rows):
+                assert row.reward is not None
+                parts = row.reward.parts | {"accuracy": float(i % 2 == 0)}
+                update = {"outcome": (Outcome.RIGHT, Outcome.WRONG)[i % 2], "degraded": False}
+                group.rows[i] = row.model_copy(
+                    update={**update, "reward": row.reward.model_copy(update={"parts": parts})}
+                )
+        write_groups(folder, step, groups)
+    return folder
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:

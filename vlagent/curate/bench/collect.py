@@ -25,8 +25,8 @@ from vlagent.search.pages.encoding import decoded
 from vlagent.search.pages.fetch import Fetched
 
 SUFFIXES = {
-    "JPEG": "jpg", "MPO": "jpg", "PNG": "png", "WEBP": "webp", "TIFF": "tif", "GIF": "gif", "BMP": "bmp", "HEIF": "heic",
-    "AVIF": "avif", "JPEG2000": "jp2",
+    "JPEG": "jpg", "MPO": "jpg", "PNG": "png", "WEBP": "webp", "TIFF": "tif", "GIF": "gif", "BMP": "bmp",
+    "HEIF": "heic", "AVIF": "avif", "JPEG2000": "jp2",
 }  # fmt: skip
 PICTURES = frozenset([*SUFFIXES.values(), "jpeg", "tiff", "heif"])
 TAKEN, EXIF = 0x9003, 0x8769

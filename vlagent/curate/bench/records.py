@@ -124,7 +124,8 @@ class Review(Record):
     """The reviewer's own, given blind."""
     matched: bool
     """Whether the rules find it among the accepted ones."""
-    verdict: Verdict
+    verdict: Verdict | None = None
+    """None between the blind answer and the verdict."""
     why: str = ""
     saved_at: str = ""
 

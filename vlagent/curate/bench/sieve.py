@@ -25,9 +25,7 @@ class Passed:
     """Pictures that were judged by the same rules before."""
 
 
-def sieve(
-    bench: Bench, *, against: Sequence[Sample] = (), tell: Callable[[int, int], None] | None = None
-) -> Passed:
+def sieve(bench: Bench, *, against: Sequence[Sample] = (), tell: Callable[[int, int], None] | None = None) -> Passed:
     """Measure and judge every picture that these rules have not judged yet.
 
     A picture that looks like an earlier one, or like a picture of `against` (a training set), is refused. Raises

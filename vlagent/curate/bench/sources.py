@@ -15,7 +15,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 from urllib.parse import urljoin
 
-from lxml import etree, html
+from lxml import etree, html  # type: ignore[import-untyped]
 
 from vlagent.errors import UserError
 
@@ -140,9 +140,8 @@ def _entry(item: Any, page: str, day: str, whole: str) -> Iterator[Lead]:
 def _pictures_of(item: Any) -> Iterator[str]:
     for node in item.iter():
         kind = node.get("type", "") if isinstance(node.tag, str) else ""
-        if _name(node) == "content" and node.get("url") and (node.get("medium") == "image" or "image/" in kind):
-            yield node.get("url")
-        elif _name(node) == "enclosure" and kind.startswith("image/") and node.get("url"):
+        is_media = _name(node) == "content" and (node.get("medium") == "image" or "image/" in kind)
+        if (is_media or (_name(node) == "enclosure" and kind.startswith("image/"))) and node.get("url"):
             yield node.get("url")
         elif _name(node) == "link" and node.get("rel") == "enclosure" and kind.startswith("image/"):
             yield node.get("href", "")

@@ -82,7 +82,9 @@ class Web:
             known = next((name for name in hosts if name in self.rules.hosts), None)
             if known is None:
                 name = hosts[0] if hosts else lead.address
-                raise Unlicensed("collect", f'no licence is stated; if its terms permit it, add [collect.hosts."{name}"]')
+                raise Unlicensed(
+                    "collect", f'no licence is stated; if its terms permit it, add [collect.hosts."{name}"]'
+                )
             licence, origin = self.rules.hosts[known].licence, self.rules.hosts[known].terms or "bench.toml"
         if not any(fnmatch(licence.lower(), pattern.lower()) for pattern in self.rules.licences):
             raise Unlicensed("collect", f"licence {licence!r} is none of collect.licences")
