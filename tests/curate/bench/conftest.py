@@ -1,0 +1,92 @@
+"""Small sharp pictures with one small sign each, a benchmark of them, and its page in headless Chromium."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw
+
+from vlagent.curate.bench.collect import Given, collect_now
+from vlagent.curate.bench.folder import Bench, open_bench
+from vlagent.curate.bench.sieve import sieve
+from vlagent.files import write_atomic
+
+CHROMIUM = Path("/usr/bin/chromium")
+SIGN = (400, 300, 480, 330)
+"""Where every scene has its sign, in pixels."""
+RULES = """\
+name = "harbours"
+domains = ["Ports", "Others"]
+reviews = 2
+tries = 2
+k = 8
+[filter]
+long_side = 800
+short_side = 600
+"""
+
+
+def scene(path: Path, seed: int, size: tuple[int, int] = (800, 600), **saved: Any) -> Path:
+    """Coloured blocks of this seed's own, and a small sign."""
+    draw_from = np.random.default_rng(seed)
+    coarse = draw_from.integers(40, 216, (6, 8, 3), dtype=np.uint8)
+    image = Image.fromarray(coarse).resize(size, Image.Resampling.NEAREST)
+    pen = ImageDraw.Draw(image)
+    pen.rectangle(SIGN, fill="white", outline="black")
+    pen.text((SIGN[0] + 6, SIGN[1] + 8), f"PIER {seed}", fill="black")
+    image.save(path, **saved)
+    return path
+
+
+def make_bench(folder: Path, count: int = 3, rules: str = RULES) -> Bench:
+    """Collected and filtered."""
+    source = folder / "source"
+    source.mkdir(parents=True)
+    for seed in range(count):
+        scene(source / f"scene{seed}.png", seed)
+    write_atomic(folder / "bench" / "bench.toml", rules)
+    bench = Bench(folder / "bench")
+    collect_now(bench, [str(source)], Given(licence="CC0 1.0", date="2025-06-01"), lambda *_: None)
+    sieve(bench)
+    return open_bench(bench.folder)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return make_bench(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Headless Chromium, or a skip that says why."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if not CHROMIUM.exists():
+        pytest.skip(f"no Chromium at {CHROMIUM}")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def address(bench: Bench) -> Iterator[str]:
+    """The page of the benchmark, served to this machine."""
+    uvicorn = pytest.importorskip("uvicorn", reason="the extra [serve] is not installed")
+    from vlagent.curate.bench.server import make_app
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        server = uvicorn.Server(uvicorn.Config(make_app(bench, port), log_level="warning"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{port}"
+        server.should_exit = True
+        thread.join(timeout=10)
