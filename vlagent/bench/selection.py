@@ -33,7 +33,8 @@ def episodes(
 ) -> Iterator[tuple[Sample, Trajectory, EvalRow | None]]:
     """The episodes that are wanted, with their scores; `left_out` counts the others by reason.
 
-    In the order of the questions: the one in which episodes happened to end would make weights hard to repeat. Raises `UserError` where the folder is no run, or nothing says which episodes are right.
+    In the order of the questions: the one in which episodes happened to end would make weights hard to repeat.
+    Raises `UserError` where the folder is no run, or nothing says which episodes are right.
     """
     samples = {sample.id: sample for sample in read_samples(folder)}
     place = {sample_id: i for i, sample_id in enumerate(samples)}
