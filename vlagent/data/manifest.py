@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from vlagent.data import hr_mmsearch, mini_o3, pixel_reasoner, plain, verl_rows
+from vlagent.data import hr_mmsearch, mini_o3, pixel_reasoner, plain, sealed, verl_rows
 from vlagent.data.rows import Origin, Pictures, read_row, with_unique_ids
 from vlagent.data.tables import TABLES, iter_table
 from vlagent.errors import UserError
@@ -187,7 +187,7 @@ def common_rows(origin: Origin, side: Path | None = None) -> Iterator[dict[str, 
     A row of a layout that is not known comes as it is. `UserError` where the file cannot be read.
     """
     cached: dict[str, dict[str, Any]] | None = None
-    for row in _rows(origin.file):
+    for row in sealed.opened(_rows(origin.file), origin.file):
         if hr_mmsearch.is_hr_mmsearch(row):
             cached = hr_mmsearch.read_side_file(origin.file, side) if cached is None else cached
             yield hr_mmsearch.as_row(row, cached)
