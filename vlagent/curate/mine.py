@@ -1,4 +1,4 @@
-"""Hard questions: those that a base model gets right in at most one of eight tries (SenseNova-MARS, 2512.24330, sec. 4).
+"""Hard questions: those that a base model gets right in at most one of eight tries (arXiv 2512.24330, section 4).
 
 The rollouts are an evaluation of k episodes a question, with its folder, its resumption and its budget. What is added
 here: `pass_rates.jsonl` in the form that the curriculum of reinforcement learning reads, and `hard/`, a set in the
@@ -115,7 +115,7 @@ def _with_rate(sample: Sample, rate: PassRate) -> Sample:
 
 
 def _spread(rates: Sequence[PassRate]) -> dict[str, int]:
-    counts = {number: 0 for number in range(max(rate.planned for rate in rates) + 1)}
+    counts = dict.fromkeys(range(max(rate.planned for rate in rates) + 1), 0)
     for rate in rates:
         counts[rate.right] += 1
     return {str(number): count for number, count in counts.items()}

@@ -13,7 +13,7 @@ EPILOG = """examples:
       --model shipped:sft
 
 RUN/pass_rates.jsonl is what `data.curriculum.pass_rates` of a training configuration reads; RUN/hard/manifest.json is
-the set that is kept. The same command, or --resume RUN, goes on where a run was stopped; no answer is paid for twice."""
+the set that is kept. The same command, or --resume RUN, goes on where a run stopped; no answer is paid for twice."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -97,6 +97,13 @@ def play(prepared: Prepared) -> int:
     return evaluation.EXIT[result.ended]
 
 
+def stop_on_interrupt(stop: asyncio.Event) -> None:
+    """The first Ctrl-C ends the run in order, the second at once."""
+    from vlagent.cli import eval as evaluation
+
+    evaluation.stop_on_interrupt(stop)
+
+
 def say_paid(*runs: Prepared) -> None:
     """What the answers have cost, those of earlier starts included."""
     from vlagent.curate.budget import Paid

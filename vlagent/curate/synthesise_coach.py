@@ -1,0 +1,116 @@
+"""Help for the model that plays the expert, which no kept episode shows: demonstrations, and a hint at the answer.
+
+Help is added to the messages on their way to the model. The loop, and so the trajectory, never holds it: what is kept
+has the plain prompt, and there is nothing to strip. What the model wrote may still betray it; `flaws_leak` looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from vlagent.agent.store import read_trajectories
+from vlagent.bench.runs import read_samples
+from vlagent.chat.base import ChatModel, ChatReply, ChatRequest, Message, TextPart
+from vlagent.errors import UserError
+from vlagent.files import read_records
+from vlagent.randomness import rng_of
+from vlagent.types import EvalRow, Outcome, Sample, Trajectory
+
+MAX_SHOWN = 600
+"""Characters of an observation in a demonstration."""
+BEFORE_SHOTS = "Episodes as they should be (their pictures are left out):"
+AFTER_SHOTS = "End of the examples. The question that follows is another one."
+HINT = (
+    "For you alone: the accepted answer is {answer}. Use it to choose well where to look, not in place of looking. "
+    "Reach it by the tools, and write every thought as somebody who does not know it yet: neither the answer nor this "
+    "note may show before a result states it."
+)
+
+
+class Coached:
+    """A `ChatModel` that sees more than the loop sends.
+
+    Replies lose their token ids: they were sampled from another prompt than the one that is kept.
+    """
+
+    def __init__(self, inner: ChatModel, shots: Sequence[str] = (), answers: Mapping[str, str] | None = None) -> None:
+        """`shots` are written episodes; `answers` gives the hint by sample id, None gives none."""
+        self.inner, self.name = inner, inner.name
+        self._shots, self._answers = tuple(shots), answers or {}
+
+    def __getattr__(self, name: str) -> Any:
+        """The optional attributes of a model."""
+        if name.startswith("_") or name == "inner":
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """As the inner model, of the same request with the help in it."""
+        answer = self._answers.get(str(request.key[1])) if len(request.key) > 1 else None
+        messages = _with_shots(request.messages, self._shots)
+        if answer is not None:
+            messages = _with_hint(messages, HINT.format(answer=answer))
+        return replace(await self.inner.complete(replace(request, messages=messages)), tokens=None)
+
+    async def aclose(self) -> None:
+        """Close the inner one."""
+        if (aclose := getattr(self.inner, "aclose", None)) is not None:
+            await aclose()
+        elif (close := getattr(self.inner, "close", None)) is not None:
+            close()
+
+
+def _with_shots(messages: tuple[Message, ...], shots: Sequence[str]) -> tuple[Message, ...]:
+    if not shots:
+        return messages
+    text = "\n\n".join([BEFORE_SHOTS, *shots, AFTER_SHOTS])
+    if messages and messages[0].role == "system":
+        head = messages[0]
+        return (replace(head, parts=(*head.parts, TextPart(f"\n\n{text}"))), *messages[1:])
+    return (Message("system", (TextPart(text),)), *messages)
+
+
+def _with_hint(messages: tuple[Message, ...], hint: str) -> tuple[Message, ...]:
+    """At the end of the question, where no system prompt is needed and every model reads it."""
+    at = next(number for number, message in enumerate(messages) if message.role == "user")
+    asked = messages[at]
+    return (*messages[:at], replace(asked, parts=(*asked.parts, TextPart(f"\n\n{hint}"))), *messages[at + 1 :])
+
+
+def hints(samples: Sequence[Sample]) -> dict[str, str]:
+    """Sample id -> its first accepted answer. Raises `UserError` where a sample has none."""
+    for sample in samples:
+        if not sample.answers:
+            raise UserError(f"--hint: {sample.id} has no accepted answer to hint at; leave it out")
+    return {sample.id: sample.answers[0] for sample in samples}
+
+
+def shots_of(run: Path, count: int, seed: int = 0) -> list[str]:
+    """Some right and well-formed episodes of a run folder as text. Raises `UserError` where there are too few."""
+    samples = {sample.id: sample for sample in read_samples(run)}
+    rows = {(row.sample_id, row.rollout): row for row in read_records(run / "rows.jsonl", EvalRow)}
+    good = [
+        (samples[each.sample_id], each)
+        for each in read_trajectories(run)
+        if each.sample_id in samples
+        and all(turn.format_ok for turn in each.turns)
+        and (row := rows.get((each.sample_id, each.rollout))) is not None
+        and row.outcome is Outcome.RIGHT
+    ]
+    if len(good) < count:
+        raise UserError(f"{run}: {len(good)} right and well-formed episodes, --shots {count} needs more")
+    return [_written(*pair) for pair in rng_of("shots", seed).sample(good, count)]
+
+
+def _written(sample: Sample, trajectory: Trajectory) -> str:
+    lines = [f"Question: {sample.question}"]
+    for turn in trajectory.turns:
+        lines.append(turn.text.strip())
+        if turn.observation is not None:
+            seen = " ".join(turn.observation.text.split())
+            pictures = f" (and {len(turn.observation.images)} pictures)" if turn.observation.images else ""
+            lines.append(f"Result: {seen[:MAX_SHOWN]}{pictures}")
+    return "\n".join(lines)
