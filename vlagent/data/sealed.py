@@ -63,15 +63,25 @@ def opened(rows: Iterable[dict[str, Any]], path: Path) -> Iterator[dict[str, Any
     """
     seal = read_seal(path)
     if seal is None:
-        yield from rows
+        yield from _unguarded(rows, path)
         return
     number = 0
     for number, row in enumerate(rows, 1):
         if row.get(COLUMN) != seal.canary:
-            raise UserError(f"{path}: row {number} lacks the canary of {seal.name}: the file was changed; fetch it again")
+            raise UserError(
+                f"{path}: row {number} lacks the canary of {seal.name}: the file was changed; fetch it again"
+            )
         yield _open(row, seal, path) if SEALED in row else row
     if number != seal.rows:
         raise UserError(f"{path}: {number} rows, {seal.name} has {seal.rows}: the file was changed; fetch it again")
+
+
+def _unguarded(rows: Iterable[dict[str, Any]], path: Path) -> Iterator[dict[str, Any]]:
+    """Rows as they are, unless they are a guarded set's without its guard."""
+    for number, row in enumerate(rows, 1):
+        if SEALED in row or str(row.get(COLUMN, "")).startswith(WARNING):
+            raise UserError(f"{path}: row {number} is of a benchmark whose {FILE} is missing beside it; fetch it again")
+        yield row
 
 
 def _open(row: dict[str, Any], seal: Seal, path: Path) -> dict[str, Any]:
@@ -120,4 +130,6 @@ def refuse_canaries(samples: Iterable[Sample], what: str) -> None:
     for sample in samples:
         canary = sample.extra.get(COLUMN)
         if isinstance(canary, str) and canary:
-            raise UserError(f"{what}: {sample.id} carries the canary of a benchmark, which is never trained on: {canary}")
+            raise UserError(
+                f"{what}: {sample.id} carries the canary of a benchmark, which is never trained on: {canary}"
+            )

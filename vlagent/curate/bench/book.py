@@ -54,10 +54,18 @@ def create(bench: Bench, author: str, picture: str) -> Item:
     return item
 
 
-def save(bench: Bench, author: str, name: str, base: int, fields: dict[str, Any]) -> Item:
+class Saved(Record):
+    """What was kept, and why it is a draft though it was to be finished."""
+
+    item: Item
+    problems: tuple[str, ...] = ()
+
+
+def save(bench: Bench, author: str, name: str, base: int, fields: dict[str, Any]) -> Saved:
     """The next revision of one's own question; the same content again is no revision.
 
-    Raises `Stale` where `base` is not the last revision, `UserError` where it is not there, or is not fit to be `done`.
+    What is not fit to be `done` is kept as a draft. Raises `Stale` where `base` is not the last revision, and
+    `UserError` where it is not there.
     """
     before = next((each for each in reversed(bench.history(author)) if each.id == name), None)
     if before is None:
@@ -67,13 +75,13 @@ def save(bench: Bench, author: str, name: str, base: int, fields: dict[str, Any]
     known = {key: value for key, value in fields.items() if key in FIELDS}
     after = Item.model_validate(before.model_dump() | known | {"revision": base + 1, "saved_at": now()})
     after = _tidied(after, bench.pictures()[before.picture])
-    if _same(before, after):
-        return before
     wrong = problems(after, bench) if after.state == "done" else []
     if wrong:
-        raise UserError(f"{name} cannot be done: {'; '.join(wrong)}")
+        after = after.model_copy(update={"state": "draft"})
+    if _same(before, after):
+        return Saved(item=before, problems=tuple(wrong))
     append_jsonl(bench.annotations_of(author), after)
-    return after
+    return Saved(item=after, problems=tuple(wrong))
 
 
 def _tidied(item: Item, picture: Picture) -> Item:

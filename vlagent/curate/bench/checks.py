@@ -22,7 +22,6 @@ from vlagent.search.pages.extract import NotText, extract
 from vlagent.types import EvalRow, Record, Sample
 
 
-
 class Found(Record):
     """The end of a round of checks."""
 

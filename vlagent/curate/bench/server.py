@@ -28,7 +28,7 @@ from vlagent.types import ImageRef
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 ASSETS = {"annotate.css": "text/css", "annotate.js": "text/javascript", "box.js": "text/javascript"}
-POLICY = "default-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+POLICY = "default-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 Next = Callable[[Request], Awaitable[Response]]
 
 

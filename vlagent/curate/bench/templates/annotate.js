@@ -10,7 +10,7 @@ const $ = (id) => document.getElementById(id);
 const view = new BoxView($("picture"), drawn);
 
 let who = "", data = null, tab = "annotate", current = "", item = null;
-let stack = [], place = 0, timer = 0, saving = Promise.resolve(), refused = "";
+let stack = [], place = 0, timer = 0, saving = Promise.resolve(), refused = "", missing = [];
 
 // ---- talking to the server
 
@@ -37,6 +37,7 @@ async function load() {
 
 function say(text, kind = "") {
   $("saved").textContent = text;
+  $("saved").title = text;
   $("saved").className = kind;
 }
 
@@ -94,6 +95,7 @@ async function choose(id, question = "") {
   await settle();
   current = id;
   refused = "";
+  missing = [];
   if (tab === "annotate") await open(question || ownOf(id)[0]?.id || "");
   else paint();
   list();
@@ -188,23 +190,22 @@ async function put(wanted) {
   try {
     const fields = content(wanted);
     const kept = await ask(`/api/items/${wanted.id}`, { base: wanted.revision, fields }, "PUT");
-    wanted.revision = kept.revision;
-    refused = "";
+    wanted.revision = kept.item.revision;
+    if (fields.state === "done") {
+      wanted.state = kept.item.state;
+      missing = kept.problems;
+    }
     await load();
     list();
     if (wanted === item) paintStanding();
     say(timer ? "not saved yet" : "saved");
   } catch (error) {
-    refused = error.message;
     say(`not saved: ${error.message}`, "bad");
-    if (wanted === item && wanted.state === "done") {
-      wanted.state = "draft";
-      paint();
-    }
   }
 }
 
 async function finish() {
+  missing = [];
   change({ state: item.state === "done" ? "draft" : "done" });
   await save();
 }
@@ -295,7 +296,7 @@ function standing() {
     make("button", { type: "button", id: "undo", onclick: () => travel(-1), disabled: place < 1 }, "Undo"),
     make("button", { type: "button", id: "redo", onclick: () => travel(1), disabled: place >= stack.length - 1 }, "Redo"),
     make("button", { type: "button", id: "delete", onclick: remove }, "Delete"));
-  const why = refused ? [make("p", { className: "missing", role: "alert" }, refused)] : [];
+  const why = missing.length ? [make("div", { className: "missing", role: "alert" }, "Not finished yet:", make("ul", {}, ...missing.map((each) => make("li", {}, each))))] : [];
   return [make("p", { className: `small ${{ agreed: "good", disputed: "bad", dropped: "bad" }[where] ?? "muted"}` }, words[where]), ...why, buttons, ...(known?.reviews ?? []).map(reviewCard)];
 }
 
