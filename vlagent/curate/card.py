@@ -137,9 +137,14 @@ def _spread(values: Sequence[int]) -> Spread:
 
 
 def rate_of(sample: Sample, rates: Mapping[str, float]) -> float | None:
-    """The measured pass rate of a question; what mining wrote into its row where none is given."""
+    """The measured pass rate of a question; what mining wrote into its row where none is given.
+
+    Where two data sets share an id, it stands behind the name of its set; rates measured on one set alone know it bare.
+    """
+    names = (sample.id, f"{sample.source}/{sample.id}", sample.id.removeprefix(f"{sample.source}/"))
     own = sample.extra.get("pass_rate")
-    return rates.get(sample.id, float(own) if isinstance(own, int | float) else None)
+    measured = next((rates[name] for name in names if name in rates), None)
+    return float(own) if measured is None and isinstance(own, int | float) else measured
 
 
 def _bands(samples: Iterable[Sample], rates: Mapping[str, float]) -> dict[str, int]:
