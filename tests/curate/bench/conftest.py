@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import threading
 from collections.abc import Iterator
@@ -12,10 +13,18 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
+from vlagent.agent.config import AgentConfig
+from vlagent.agent.loop import Agent
+from vlagent.chat.scripted import Scripted
+from vlagent.curate.bench import book
 from vlagent.curate.bench.collect import Given, collect_now
 from vlagent.curate.bench.folder import Bench, open_bench
+from vlagent.curate.bench.play import Player
+from vlagent.curate.bench.records import Item
 from vlagent.curate.bench.sieve import sieve
 from vlagent.files import write_atomic
+from vlagent.search.base import SearchServices
+from vlagent.tools.registry import make_tools
 
 CHROMIUM = Path("/usr/bin/chromium")
 SIGN = (400, 300, 480, 330)
@@ -57,9 +66,16 @@ def make_bench(folder: Path, count: int = 3, rules: str = RULES) -> Bench:
     return open_bench(bench.folder)
 
 
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    """A benchmark of three pictures that nobody changes."""
+    return make_bench(tmp_path_factory.mktemp("made"))
+
+
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return make_bench(tmp_path)
+def bench(made: Bench, tmp_path: Path) -> Bench:
+    """A copy of it."""
+    return open_bench(Path(shutil.copytree(made.folder, tmp_path / "bench")))
 
 
 @pytest.fixture(scope="module")
@@ -90,3 +106,37 @@ def address(bench: Bench) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
         server.should_exit = True
         thread.join(timeout=10)
+
+
+FINISHED = {
+    "state": "done",
+    "box": SIGN,
+    "question": "Who runs the pier with the small white sign?",
+    "answers": ("Harbour Trust",),
+    "domain": "Ports",
+    "tools": ("image_crop", "text_search"),
+    "evidence": ("evidence.txt",),
+}
+
+
+def write(bench: Bench, author: str = "ann", picture: int = 0, **fields: Any) -> Item:
+    """A finished question, unless `fields` say otherwise."""
+    item = book.create(bench, author, list(bench.usable())[picture])
+    saved = book.save(bench, author, item.id, 1, {**FINISHED, **fields})
+    assert not saved.problems, saved.problems
+    return saved.item
+
+
+def agree(bench: Bench, item: Item, *reviewers: str) -> None:
+    """Reviews of people who find the question good."""
+    for reviewer in reviewers:
+        book.answer_blind(bench, reviewer, item.id, item.answers[0])
+        book.review(bench, reviewer, item.id, "agree")
+
+
+def player(script: Any, name: str = "scripted", **config: Any) -> Player:
+    """A model that plays a script, without tools, or with the crop."""
+    given = {"workflow": "direct", "tools": ("image_crop",), **config}
+    settings = AgentConfig.model_validate(given)
+    tools = make_tools(settings.tools if settings.workflow == "agent" else ())
+    return Player(Agent(model=Scripted(script, name), config=settings, tools=tools, search=SearchServices()))

@@ -19,14 +19,14 @@ SIDE = 2048
 """Pixels of the longer side at which small things are looked for."""
 BLOCKS = 8
 """Blocks a side: the sharpest parts count, since a blurred background is not a fault."""
-SHARPEST = 0.9
+SHARPEST = 0.95
 """Quantile of the blocks."""
 MIN_AREA = 1e-5
 """Share of the picture below which a region is noise."""
 MIN_CONTRAST = 40
 """Grey levels between a small thing and what is around it."""
 MIN_FILL = 0.25
-"""Share of its box that a region fills: a long thin edge is no thing."""
+"""Share of its box that an outline encloses: a long thin edge is no thing."""
 MAX_REGIONS = 200
 
 
@@ -38,7 +38,7 @@ def grey_of(ref: ImageRef, side: int = SIDE) -> Grey:
 
 
 def sharpness(grey: Grey) -> float:
-    """Standard deviation of the Laplacian in the sharpest tenth of the blocks, in grey levels.
+    """Standard deviation of the Laplacian in the sharpest blocks, in grey levels.
 
     A picture that was enlarged or is out of focus has no fine detail anywhere and stays near 1.
     """
@@ -60,21 +60,23 @@ def small_regions(grey: Grey, most_share: float) -> list[Box]:
     strong = (edges >= MIN_CONTRAST).astype(np.uint8)
     reach = max(3, round(0.004 * max(height, width)) | 1)
     joined = cv2.morphologyEx(strong, cv2.MORPH_CLOSE, cv2.getStructuringElement(cv2.MORPH_RECT, (reach, reach)))
-    count, _, stats, _ = cv2.connectedComponentsWithStats(joined, connectivity=8)
-    found = [_box(stats[index]) for index in range(1, count) if _is_thing(stats[index], height * width, most_share)]
+    outlines, nesting = cv2.findContours(joined, cv2.RETR_CCOMP, cv2.CHAIN_APPROX_SIMPLE)
+    outer = [each for each, links in zip(outlines, nesting[0], strict=True) if links[3] < 0] if outlines else []
+    found = [_box(each) for each in outer if _is_thing(each, height * width, most_share)]
     found.sort(key=lambda box: (box[2] - box[0]) * (box[3] - box[1]), reverse=True)
     return found[:MAX_REGIONS]
 
 
-def _is_thing(stats: Any, area: int, most_share: float) -> bool:
-    width, height, filled = (int(stats[name]) for name in (cv2.CC_STAT_WIDTH, cv2.CC_STAT_HEIGHT, cv2.CC_STAT_AREA))
-    box = width * height
-    return MIN_AREA * area <= box <= most_share * area and filled >= MIN_FILL * box and min(width, height) >= 4
+def _is_thing(outline: Any, area: int, most_share: float) -> bool:
+    left, top, right, bottom = _box(outline)
+    box = (right - left) * (bottom - top)
+    fits = MIN_AREA * area <= box <= most_share * area and min(right - left, bottom - top) >= 4
+    return fits and cv2.contourArea(outline) >= MIN_FILL * box
 
 
-def _box(stats: Any) -> Box:
-    left, top = int(stats[cv2.CC_STAT_LEFT]), int(stats[cv2.CC_STAT_TOP])
-    return left, top, left + int(stats[cv2.CC_STAT_WIDTH]), top + int(stats[cv2.CC_STAT_HEIGHT])
+def _box(outline: Any) -> Box:
+    left, top, width, height = cv2.boundingRect(outline)
+    return int(left), int(top), int(left + width), int(top + height)
 
 
 def small_words(ref: ImageRef, most_share: float) -> list[Box]:

@@ -54,13 +54,12 @@ class Web:
         """The answer of an address that robots.txt and the site's reservations allow. Raises `ServiceError`."""
         host = host_of(url)
         async with self._locks.setdefault(host, asyncio.Lock()):
-            await self._robots.check(url)
-            await self._check_reservation(url)
+            await self._check(url)
             wait = self._last.get(host, -1e9) + self.rules.pause_s - time.monotonic()
             if wait > 0:
                 await asyncio.sleep(wait)
             try:
-                answer = await self.fetcher.get(url)
+                answer = await self.fetcher.get(url, check=self._check)
             finally:
                 self._last[host] = time.monotonic()
         if answer.cut:
@@ -93,6 +92,11 @@ class Web:
     def permits(self, url: str) -> bool:
         """Whether an agreement with the site is on record: it overrides a general reservation."""
         return host_of(url) in self.rules.hosts
+
+    async def _check(self, url: str) -> None:
+        """Raises `PermanentError` for what the site does not want to be taken; asked again where it redirects to."""
+        await self._robots.check(url)
+        await self._check_reservation(url)
 
     async def _check_reservation(self, url: str) -> None:
         """The TDM Reservation Protocol (W3C community group): a file that names what is reserved."""
