@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from tests.curate.bench.conftest import FINISHED, write
 from vlagent.curate.bench import book
@@ -78,6 +80,8 @@ def test_pictures_come_as_jpeg_without_asking_any_network(bench: Bench, page: An
     answer = page.get(f"/pictures/{next(iter(bench.pictures()))}")
     assert answer.headers["content-type"] == "image/jpeg"
     assert answer.content.startswith(b"\xff\xd8\xff")
+    small = page.get(f"/pictures/{next(iter(bench.pictures()))}?small=1").content
+    assert Image.open(io.BytesIO(small)).size == (112, 84)
     policy = page.get("/").headers["content-security-policy"]
     assert "default-src 'self'" in policy
     assert "http" not in policy

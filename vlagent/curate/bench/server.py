@@ -28,6 +28,8 @@ from vlagent.types import ImageRef
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 ASSETS = {"annotate.css": "text/css", "annotate.js": "text/javascript", "box.js": "text/javascript"}
+THUMB = 112
+"""Pixels of the longer side of a picture in the list."""
 POLICY = "default-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 Next = Callable[[Request], Awaitable[Response]]
 
@@ -69,7 +71,7 @@ def make_app(bench: Bench, port: int) -> FastAPI:
     app.middleware("http")(_guarded(port))
     app.get("/")(lambda: _asset("annotate.html", "text/html"))
     app.get("/assets/{name}")(lambda name: _asset(name, ASSETS[name]) if name in ASSETS else Response(status_code=404))
-    app.get("/pictures/{name}")(lambda name: _picture(bench, name))
+    app.get("/pictures/{name}")(lambda name, small="": _picture(bench, name, small=bool(small)))
     _routes(app, bench)
     for kind in (UserError, ServiceError, ValidationError):
         app.exception_handler(kind)(_refused)
@@ -195,11 +197,11 @@ def _asset(name: str, kind: str) -> Response:
     return Response(text, media_type=f"{kind}; charset=utf-8", headers={"Cache-Control": "no-cache"})
 
 
-def _picture(bench: Bench, name: str) -> Response:
+def _picture(bench: Bench, name: str, *, small: bool) -> Response:
     found = bench.pictures().get(name)
     if found is None:
         return Response(status_code=404)
-    data = _bytes(bench.ref(found))
+    data = _thumbnail(bench.ref(found)) if small else _bytes(bench.ref(found))
     return Response(data, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=86400"})
 
 
@@ -207,6 +209,13 @@ def _picture(bench: Bench, name: str) -> Response:
 def _bytes(ref: ImageRef) -> bytes:
     """The upright picture at full resolution as JPEG, which every browser shows."""
     return stored_jpeg(ref, (ref.width, ref.height)) or images.encode(images.load(ref), "JPEG")
+
+
+@lru_cache(maxsize=1024)
+def _thumbnail(ref: ImageRef) -> bytes:
+    scale = min(1.0, THUMB / max(ref.width, ref.height))
+    size = max(1, round(ref.width * scale)), max(1, round(ref.height * scale))
+    return images.encode(images.load(ref, size), "JPEG")
 
 
 def serve(bench: Bench, host: str = "127.0.0.1", port: int = 8765, ready: Callable[[str], None] = print) -> None:

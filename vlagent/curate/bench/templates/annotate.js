@@ -66,18 +66,19 @@ function pictureRow(row) {
   const worst = ["disputed", "draft", "dropped", "waiting", "agreed"].find((kind) => own.some((each) => each.standing === kind));
   const others = data.others[row.id];
   const state = [own.length ? own.map((each) => each.standing).join(", ") : "no question yet", others ? `${others} by others` : ""];
-  return entry(row.id, row.title || row.id, state.filter(Boolean).join("; "), worst ?? "");
+  return entry(row.id, row.id, row.title || row.id, state.filter(Boolean).join("; "), worst ?? "");
 }
 
 function questionRow(row) {
   const state = tab === "disputes" ? `${row.reviews.length} reviews` : row.review?.verdict ?? (row.review ? "answer given" : "to review");
   const kind = { agree: "agreed", dispute: "disputed", keep: "agreed", drop: "dropped" }[row.review?.verdict] ?? "draft";
-  return entry(row.id, row.question, state, tab === "disputes" ? "disputed" : kind);
+  return entry(row.id, row.picture, row.question, state, tab === "disputes" ? "disputed" : kind);
 }
 
-function entry(id, text, state, kind) {
+function entry(id, shown, text, state, kind) {
+  const thumb = make("img", { src: `/pictures/${shown}?small=1`, alt: "", loading: "lazy" });
   const button = make("button", { type: "button", ariaCurrent: String(id === current), title: text },
-    make("span", { className: `dot ${kind}` }), make("span", { className: "line" }, text), make("span", { className: "state muted" }, state));
+    make("span", { className: `dot ${kind}` }), thumb, make("span", { className: "line" }, text), make("span", { className: "state muted" }, state));
   button.dataset.id = id;
   button.addEventListener("click", () => choose(id));
   return make("li", {}, button);
@@ -119,6 +120,7 @@ function step(by) {
 
 async function open(question) {
   item = null;
+  refused = "";
   if (question) {
     const history = await ask(`/api/items/${question}/history?who=${encodeURIComponent(who)}`);
     item = history.at(-1);
@@ -195,12 +197,15 @@ async function put(wanted) {
       wanted.state = kept.item.state;
       missing = kept.problems;
     }
+    refused = "";
     await load();
     list();
     if (wanted === item) paintStanding();
     say(timer ? "not saved yet" : "saved");
   } catch (error) {
+    refused = error.message;
     say(`not saved: ${error.message}`, "bad");
+    if (wanted === item) paintStanding(error.status === 409);
   }
 }
 
@@ -286,7 +291,7 @@ function lines(name, label, hint) {
   return field(label, input, hint);
 }
 
-function standing() {
+function standing(stale = false) {
   const known = data.own.find((each) => each.id === item.id);
   const done = item.state === "done";
   const where = done ? known?.standing ?? "waiting" : "draft";
@@ -297,10 +302,12 @@ function standing() {
     make("button", { type: "button", id: "redo", onclick: () => travel(1), disabled: place >= stack.length - 1 }, "Redo"),
     make("button", { type: "button", id: "delete", onclick: remove }, "Delete"));
   const why = missing.length ? [make("div", { className: "missing", role: "alert" }, "Not finished yet:", make("ul", {}, ...missing.map((each) => make("li", {}, each))))] : [];
+  if (refused) why.push(make("p", { className: "bad small", role: "alert" }, `Not saved: ${refused}`));
+  if (stale) why.push(make("button", { type: "button", id: "reload", onclick: () => open(item.id) }, "Load what was saved"));
   return [make("p", { className: `small ${{ agreed: "good", disputed: "bad", dropped: "bad" }[where] ?? "muted"}` }, words[where]), ...why, buttons, ...(known?.reviews ?? []).map(reviewCard)];
 }
 
-function paintStanding() { $("standing")?.replaceChildren(...standing()); }
+function paintStanding(stale = false) { $("standing")?.replaceChildren(...standing(stale)); }
 
 function reviewCard(said) {
   const answer = said.answer ? [make("p", {}, `Own answer: ${said.answer}${said.matched ? "" : " (not accepted)"}`)] : [];
@@ -403,6 +410,7 @@ async function enter(name) {
 
 $("who-form").addEventListener("submit", (event) => {
   event.preventDefault();
+  $("who").blur();
   enter($("who").value.trim());
 });
 
