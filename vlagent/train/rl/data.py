@@ -19,6 +19,7 @@ from pydantic import Field, model_validator
 from vlagent.bench.evaluate import slices_of
 from vlagent.bench.pass_rates import pass_rates
 from vlagent.data.manifest import load_samples
+from vlagent.data.sealed import refuse_canaries
 from vlagent.data.rows import with_unique_ids
 from vlagent.errors import UserError
 from vlagent.randomness import rng_of, seed_of
@@ -162,6 +163,7 @@ def _pool(
 ) -> _Pool:
     source = config.sources[number]
     asked = load_samples(source.data, seed=seed)
+    refuse_canaries(asked, f"data.sources[{number}]")
     found = [sample for sample in asked if _passes(sample, source.where)][: source.limit]
     known = {"source"}.union(*(slices_of(sample) for sample in asked))
     if asked and not known.issuperset(source.where):
