@@ -270,3 +270,20 @@ async def test_a_host_that_cannot_be_read_is_a_typed_error_wherever_it_stands(ur
 def test_a_setting_that_could_have_no_effect_is_refused(key: str, value: Any) -> None:
     with pytest.raises(UserError, match=f"^{key}"):
         make_config(PageConfig, {key: value})
+
+
+@pytest.mark.parametrize("target", ["http://example.com/private/a", "http://other.example/a"])
+async def test_robots_txt_is_asked_again_where_a_redirect_leads(target: str) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/robots.txt":
+            private = "/private/" if request.url.host == "example.com" else "/"
+            return httpx.Response(200, text=f"User-agent: *\nDisallow: {private}\n")
+        if request.url.path == "/page":
+            return httpx.Response(302, headers={"location": target})
+        return httpx.Response(200, html=html(ARTICLE).decode())
+
+    pages, network = reading(answer, robots=True)
+    with pytest.raises(PermanentError, match=r"robots\.txt"):
+        await pages.read(URL)
+    assert target not in [str(request.url) for request in network.requests]
+    assert (await reading(answer)[0].read(URL)).text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,11 +51,18 @@ class Fetcher:
         if transport is not None and transport is not self._given and self._loop is asyncio.get_running_loop():
             await transport.aclose()
 
-    async def get(self, url: str, *, max_bytes: int | None = None) -> Fetched:
-        """The answer, whatever its status below 300. Raises `Blocked` and other typed errors, each naming the host."""
+    async def get(
+        self, url: str, *, max_bytes: int | None = None, check: Callable[[str], Awaitable[None]] | None = None
+    ) -> Fetched:
+        """The answer, whatever its status below 300. Raises `Blocked` and other typed errors, each naming the host.
+
+        `check` is asked before each request, those of redirects too; what it raises ends the reading.
+        """
         place, cookies = parsed(url), httpx.Cookies()
         for _ in range(self.config.redirects + 1):
             self.guard.check_url(place)
+            if check is not None:
+                await check(str(place))
             answer = await self._once(place, cookies, max_bytes or self.config.max_bytes)
             if isinstance(answer, Fetched):
                 return answer

@@ -81,6 +81,8 @@ class WebPages:
         if self.config.robots:
             await self._robots.check(url)
         page = await self.browsers.render(url)
+        if self.config.robots and page.url != url:  # the browser follows redirects by itself
+            await self._robots.check(page.url)
         return _page(page.url, await self._text_of(page))
 
     async def _text_of(self, page: Fetched) -> Extracted:
@@ -92,9 +94,7 @@ class WebPages:
         """Tried again once where that may help; a site that asks for patience is not worth waiting for."""
         for left in range(_TRIES - 1, -1, -1):
             try:
-                if self.config.robots:
-                    await self._robots.check(url)
-                return await self.fetcher.get(url)
+                return await self.fetcher.get(url, check=self._robots.check if self.config.robots else None)
             except ServiceError as error:
                 if not left or not isinstance(error, TransientError) or (error.retry_after_s or 0) > 1:
                     raise
