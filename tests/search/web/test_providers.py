@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -191,6 +192,17 @@ async def test_the_budget_in_dollars_outlives_the_process(tmp_path: Any) -> None
         await opened("serper", always(200, answers.SERPER), Budget(config)).search(QUERY)
     with pytest.raises(QuotaError, match=r"0.02 USD"):
         await opened("serper", always(200, answers.SERPER), Budget(config)).search(QUERY)
+
+
+def test_processes_that_share_a_ledger_add_to_its_sums(tmp_path: Any) -> None:
+    config = BudgetConfig(max_paid_calls=30, ledger=str(tmp_path / "new" / "spent.json"))
+    budgets = [Budget(config) for _ in range(3)]  # each read the empty ledger, as three processes would
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(lambda budget: [budget.spend("serper", 0.001) for _ in range(10)], budgets))
+    assert Budget(config).spent.calls == {"serper": 30}
+    for budget in budgets:
+        with pytest.raises(QuotaError):
+            budget.spend("serper", 0.001)
 
 
 async def test_free_providers_cost_no_budget() -> None:
