@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from vlagent.agent.config import AgentConfig
@@ -12,7 +13,7 @@ from vlagent.agent.loop import Agent, run_agent
 from vlagent.chat.base import ChatModel
 from vlagent.chat.open import open_chat
 from vlagent.images import probe
-from vlagent.search.base import SearchServices
+from vlagent.search.base import SearchServices, closed
 from vlagent.search.open import open_search
 from vlagent.tools.registry import make_tools
 from vlagent.types import Sample, Trajectory
@@ -33,17 +34,17 @@ async def ask_async(
     `vlagent index` made. The tools are those of `config`, or the crop and whatever searches the folder has. A wrong
     path or option raises `UserError`; what a model or a service does wrong is in the trajectory.
     """
-    services = open_search(Path(search), published=False) if search else SearchServices()
-    has = {"text_search": services.text, "image_search": services.images}
-    config = config or AgentConfig(tools=("image_crop", *(name for name, service in has.items() if service)))
-    agent = Agent(
-        model=open_chat(model, base_url) if isinstance(model, str) else model,
-        config=config,
-        tools=make_tools(config.tools, search=services),
-        search=services,
-    )
-    sample = Sample(id="ask", source="ask", question=question, images=tuple(probe(Path(path)) for path in images))
-    return await run_agent(agent, sample)
+    async with AsyncExitStack() as opened:
+        services = open_search(Path(search), published=False) if search else SearchServices()
+        opened.push_async_callback(services.aclose)
+        has = {"text_search": services.text, "image_search": services.images}
+        config = config or AgentConfig(tools=("image_crop", *(name for name, service in has.items() if service)))
+        if isinstance(model, str):
+            model = open_chat(model, base_url)
+            opened.push_async_callback(closed, model)
+        tools = make_tools(config.tools, search=services)
+        sample = Sample(id="ask", source="ask", question=question, images=tuple(probe(Path(path)) for path in images))
+        return await run_agent(Agent(model=model, config=config, tools=tools, search=services), sample)
 
 
 def ask(

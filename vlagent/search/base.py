@@ -101,3 +101,11 @@ class SearchServices:
         """Release connections, browsers and files. The services open them anew when they are used again."""
         for close in self.closers:
             await close()
+
+
+async def closed(*things: object) -> None:
+    """Call `aclose` of each that has one."""
+    for thing in things:
+        aclose: Callable[[], Awaitable[None]] | None = getattr(thing, "aclose", None)
+        if aclose is not None:
+            await aclose()

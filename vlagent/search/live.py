@@ -11,7 +11,7 @@ from vlagent.chat.base import ChatModel, Sampling
 from vlagent.chat.open import open_chat
 from vlagent.config import load_config
 from vlagent.errors import UserError
-from vlagent.search.base import ImageSearch, PageReader, SearchServices, Summariser, TextSearch
+from vlagent.search.base import ImageSearch, PageReader, SearchServices, Summariser, TextSearch, closed
 from vlagent.search.budget import Budget
 from vlagent.search.cache.store import Store
 from vlagent.search.cache.tape import Tape
@@ -31,7 +31,6 @@ from vlagent.search.pipeline import (
     KeptText,
     LiveText,
     SharedSummaries,
-    closed,
 )
 from vlagent.search.summary import ExtractiveSummariser, ModelSummariser
 from vlagent.search.watch import Watch, WatchedChat, WatchedImages, WatchedPages, WatchedText

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TypeVar
 
@@ -159,11 +159,3 @@ class Answers:
 
 def _if_good(ttl_s: float) -> Callable[[Summary], float | None]:
     return lambda summary: None if summary.degraded or not summary.text else ttl_s
-
-
-async def closed(*things: object) -> None:
-    """Call `aclose` of each that has one."""
-    for thing in things:
-        aclose: Callable[[], Awaitable[None]] | None = getattr(thing, "aclose", None)
-        if aclose is not None:
-            await aclose()

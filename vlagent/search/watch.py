@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 
 from vlagent.chat.base import ChatModel, ChatReply, ChatRequest
 from vlagent.errors import ServiceError
-from vlagent.search.base import ImageQuery, ImageSearch, Page, PageReader, TextQuery, TextSearch
+from vlagent.search.base import ImageQuery, ImageSearch, Page, PageReader, TextQuery, TextSearch, closed
 from vlagent.types import Hit
 
 T = TypeVar("T")
@@ -114,5 +114,4 @@ class WatchedChat:
 
     async def aclose(self) -> None:
         """Close the inner one."""
-        if (aclose := getattr(self._inner, "aclose", None)) is not None:
-            await aclose()
+        await closed(self._inner)

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from vlagent.chat.base import ChatModel, ChatReply, ChatRequest, ImagePart, NativeCall, Part, TextPart
-from vlagent.search.base import ImageQuery, ImageSearch, Page, PageReader, TextQuery, TextSearch
+from vlagent.search.base import ImageQuery, ImageSearch, Page, PageReader, TextQuery, TextSearch, closed
 from vlagent.search.cache.tape import Tape, picture_key
 from vlagent.types import Hit, Record, Usage
 
@@ -92,8 +92,7 @@ class TapedChat:
 
     async def aclose(self) -> None:
         """Close the inner one."""
-        if (aclose := getattr(self._inner, "aclose", None)) is not None:
-            await aclose()
+        await closed(self._inner)
 
 
 class Absent:

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vlagent.errors import UserError
-from vlagent.search.base import ImageSearch, TextSearch
+from vlagent.search.base import ImageSearch, TextSearch, closed
 from vlagent.search.budget import Budget
 from vlagent.search.live import Live, Network, open_live
 from vlagent.search.live_config import RETRIEVAL_NAMES, SUMMARISER_NAMES, LiveConfig, first_of
 from vlagent.search.open import TextIndexes, open_search
-from vlagent.search.pipeline import Answers, closed
+from vlagent.search.pipeline import Answers
 from vlagent.search.server.bodies import Refused
 from vlagent.search.server.fresh import FreshPassages
 from vlagent.search.server.gate import Gate

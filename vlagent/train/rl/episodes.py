@@ -96,7 +96,9 @@ class Episodes:
             return self._loop.run(play())
 
     def close(self) -> None:
-        """Release engine and event loop."""
+        """Release engine, searches and event loop."""
+        if self._replay is None:
+            self._loop.run(self.rollouts.search.aclose())
         if self._engine is not None:
             self._loop.run(self._engine.aclose())
         self._loop.close()
