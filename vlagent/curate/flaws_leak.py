@@ -26,11 +26,6 @@ _SPEAKS_EARLY = re.compile(
     re.IGNORECASE,
 )
 """Said in the last turn, this is only how one concludes."""
-_SHORT = 2
-"""A value of so few characters is everywhere by chance; it counts where it is said to be the result."""
-_STATES = r"(?:answers?|is|are|was|be|equals?|equal to|result|makes|exactly|gives?|yields?|about|should|value|number)"
-
-
 def leaks(sample: Sample, trajectory: Trajectory, *, strict: bool = False) -> list[Finding]:
     """Turns that know too much. `strict` is for hinted models: no name counts as read from the uncropped picture."""
     found = []
@@ -51,8 +46,7 @@ def leaks(sample: Sample, trajectory: Trajectory, *, strict: bool = False) -> li
 
 
 def _too_early(gold: str, step: Step, steps: list[Step], strict: bool) -> bool:
-    said = said_in(step.turn)
-    if not _is_said(said, gold) or holds(step.seen, gold):
+    if not _is_said(step, gold) or holds(step.seen, gold):
         return False
     if not step.looked:
         return strict or any(char.isdigit() for char in gold) or not _names_what_it_sees(gold, step)
@@ -69,10 +63,11 @@ def _names_what_it_sees(gold: str, step: Step) -> bool:
     return bool(step.query) and holds(said_in(step.turn), gold)
 
 
-def _is_said(said: str, gold: str) -> bool:
-    if len(gold) > _SHORT:
-        return holds(said, gold)
-    return bool(re.search(rf"\b{_STATES}(?:\s+\w+)?\s+{re.escape(gold)}\b", said))
+def _is_said(step: Step, gold: str) -> bool:
+    if len(gold) > 1:
+        return holds(said_in(step.turn), gold)
+    # A single digit is everywhere by chance; it counts where a phrase ends with it.
+    return bool(re.search(rf"(?<![\w.,]){re.escape(gold)}(?=\s*(?:[.,;:!?)]|$))", step.thought))
 
 
 def _states_option(sample: Sample, step: Step) -> bool:

@@ -15,7 +15,7 @@ from vlagent.data.overlap import plain_key
 from vlagent.search.noise.grounding import ungrounded
 from vlagent.search.noise.names import names_in
 from vlagent.search.words import FUNCTION_WORDS, index_words, stems
-from vlagent.types import Sample, Trajectory
+from vlagent.types import Hit, Sample, Trajectory
 
 _INTENTS = {
     "image_crop": re.compile(
@@ -110,22 +110,16 @@ def _misreports(step: Step, trajectory: Trajectory) -> str:
     if before is None or before.call is None or before.observation is None or before.observation.fault is not None:
         return ""
     if before.call.name == "text_search":
-        strange = [text for text in NUMBER.findall(step.thought) if len(text) > 1 and not _is_known_number(text, step)]
+        said = [text for text in NUMBER.findall(step.thought) if len(text) > 1]
+        # Whether the answer itself is supported is `flaws_support`'s question, whether it comes too early `flaws_leak`'s.
+        strange = [text for text in said if text != trajectory.answer and not _is_known_number(text, step)]
         if strange:
             return f"{strange[0]} stands in no result"
-    if before.call.name in ("image_search", "text_search"):
-        strange = [name for name in _long_names(step.thought) if not _is_known_name(name, step)]
-        if strange and not step.looked:
-            return f"{strange[0]!r} stands in no result"
-        if strange and before.call.name == "image_search" and not _was_said(strange[0], step, trajectory):
+    if before.call.name in ("image_search", "text_search") and not step.looked:
+        strange = [name for name in _names(step.thought) if not _is_known_name(name, step)]
+        if strange:
             return f"{strange[0]!r} stands in no result"
     return ""
-
-
-def _was_said(name: str, step: Step, trajectory: Trajectory) -> bool:
-    """Whether an earlier turn said it: then it was read from a picture."""
-    earlier = trajectory.turns[: step.number - 1]
-    return any(holds(said_in(turn), plain_key(name)) for turn in earlier)
 
 
 def _is_known_number(text: str, step: Step) -> bool:
@@ -134,9 +128,10 @@ def _is_known_number(text: str, step: Step) -> bool:
     return any(computed(value, step) or value in numbers_in(step.seen) for value in numbers_in(text))
 
 
-def _long_names(thought: str) -> list[str]:
-    """Names of two words and more: a single capitalised word may be anything."""
-    return list(re.findall(r"\b[A-Z][\w'’-]+(?:\s+[A-Z][\w'’-]+)+", thought))
+def _names(thought: str) -> list[str]:
+    """Names in a thought; the first word of a sentence is none by its capital alone."""
+    found = re.findall(r"(?<![.!?:;\"“] )(?<!^)\b[A-Z][\w'’-]+(?:\s+[A-Z][\w'’-]+)*", thought)
+    return [name for name in found if len(name) > len("I'll")]
 
 
 def _is_known_name(name: str, step: Step) -> bool:
@@ -164,7 +159,7 @@ def _concludes_otherwise(step: Step) -> str:
 def ungrounded_queries(sample: Sample, trajectory: Trajectory) -> list[Finding]:
     """Text searches for what nothing so far has named."""
     found, said = [], ""
-    hits = []
+    hits = list[Hit]()
     for step in steps_of(sample, trajectory):
         if step.looked or step.turn.call is None:
             said += said_in(step.turn.model_copy(update={"call": None}))

@@ -16,7 +16,7 @@ from vlagent.errors import ServiceError
 from vlagent.search.words import FUNCTION_WORDS, index_words, stems
 from vlagent.types import ImageRef, Sample, Trajectory
 
-SAME_QUESTION = 0.7
+SAME_QUESTION = 0.34
 """Jaccard of content words from which two questions about one picture, with one answer, are the same."""
 SAME_EPISODE = 0.9
 """Jaccard of word triples of whole episodes."""

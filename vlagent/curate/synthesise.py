@@ -267,7 +267,7 @@ def describe(made: Synthesis) -> str:
     """A few lines for a person."""
     calls = "  ".join(f"{number}: {count}" for number, count in made.calls.items())
     lines = [
-        f"{made.kept} of {made.questions} questions have an episode; {made.right} of {made.attempts} attempts are right",
+        f"{made.kept} of {made.questions} questions have one; {made.right} of {made.attempts} attempts are right",
         f"tool calls, and episodes with so many:  {calls}",
     ]
     if made.experts:

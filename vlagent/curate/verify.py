@@ -90,7 +90,7 @@ class Work:
 
 def findings_of(sample: Sample, trajectory: Trajectory, row: EvalRow | None, checks: Checks) -> list[Finding]:
     """What the rules find in one episode by itself; with a broken form or a wrong answer, only that."""
-    form = _form(trajectory)
+    form = _form(sample, trajectory)
     if form:
         return form
     if row is None or row.outcome is not Outcome.RIGHT or trajectory.stop is not StopReason.ANSWERED:
@@ -104,15 +104,15 @@ def findings_of(sample: Sample, trajectory: Trajectory, row: EvalRow | None, che
     return found + lucky(sample, trajectory, allow_direct=checks.allow_direct)
 
 
-def _form(trajectory: Trajectory) -> list[Finding]:
+def _form(sample: Sample, trajectory: Trajectory) -> list[Finding]:
     """By what the parser said when the turn was written, and by reading its text again: records come from anywhere."""
     value, why = format_reward(trajectory)
     if not value:
         return [Finding(kind="wrong_format", why=why)]
-    dialect, kinds = get_dialect(trajectory.dialect), list[ImageKind]()
+    dialect = get_dialect(trajectory.dialect)
     if dialect.native or trajectory.workflow != "agent":
         return []
-    kinds += ["input"] * (len(trajectory.images) - sum(_shown(turn) for turn in trajectory.turns))
+    kinds: list[ImageKind] = ["input"] * len(sample.images)
     for number, turn in enumerate(trajectory.turns, 1):
         if turn.edited_by is None and (problem := _reads_otherwise(turn, dialect, kinds)):
             return [Finding(kind="wrong_format", turn=number, why=problem)]

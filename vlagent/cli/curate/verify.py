@@ -101,8 +101,13 @@ def _reviewer(args: argparse.Namespace) -> Reviewer | None:
     from vlagent.curate.verify_model import Reviewer
 
     prompt, completion = args.price or (0.0, 0.0)
-    prices = {"usd_per_million_prompt_tokens": prompt, "usd_per_million_completion_tokens": completion}
-    model = open_model(args.model, args.base_url, attempts=args.attempts, **prices)
+    model = open_model(
+        args.model,
+        args.base_url,
+        attempts=args.attempts,
+        usd_per_million_prompt_tokens=prompt,
+        usd_per_million_completion_tokens=completion,
+    )
     return Reviewer(options.paid(model, args.model, args.to / CALLS), with_images=not args.text_only)
 
 
