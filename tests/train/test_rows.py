@@ -254,3 +254,11 @@ def test_a_folder_that_is_no_run_is_named(tmp_path: Path, processor: Any) -> Non
     append_jsonl(tmp_path / "samples.jsonl", {})
     with pytest.raises(UserError, match="not a run of episodes"):
         read_rows(SourceConfig(run=str(tmp_path)), processor.renderer, processor.limits, 9999)
+
+
+def test_a_run_on_a_guarded_benchmark_is_never_trained_on(tmp_path: Path, processor: Any) -> None:
+    samples = make_samples(tmp_path / "p", 1)
+    guarded = [samples[0].model_copy(update={"extra": {"canary": "harbours canary GUID 1"}})]
+    run = write_run(tmp_path / "run", guarded, play(samples, Player(samples, crop_then_answer)))
+    with pytest.raises(UserError, match="harbours canary GUID 1"):
+        read_rows(SourceConfig(run=str(run)), processor.renderer, processor.limits, 9999)

@@ -15,6 +15,7 @@ import numpy as np
 
 from vlagent.agent.conversation import RewriteError, Style, conversation
 from vlagent.bench.selection import agent_of, episodes
+from vlagent.data.sealed import refuse_canaries
 from vlagent.errors import UserError
 from vlagent.model.chatml import Renderer
 from vlagent.render.sizing import PixelLimits
@@ -44,6 +45,7 @@ def read_rows(source: SourceConfig, renderer: Renderer, pixels: PixelLimits, max
     for sample, trajectory, _ in episodes(folder, source, found.left_out):
         if source.limit is not None and len(found.rows) >= source.limit:
             break
+        refuse_canaries([sample], str(folder))
         try:
             row = make_row(sample, trajectory, style, renderer, source)
         except RewriteError as error:

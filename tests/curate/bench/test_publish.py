@@ -22,6 +22,7 @@ from vlagent.data.manifest import load_samples
 from vlagent.data.sealed import PASSWORD, WARNING, read_seal, refuse_canaries
 from vlagent.errors import UserError
 from vlagent.files import append_jsonl, iter_jsonl, write_atomic
+from vlagent.train.rl.data import DataConfig, MixSource, Questions
 
 
 def passed(bench: Bench, item: Item, *, right: int = 0, failed: str = "") -> None:
@@ -179,6 +180,8 @@ def test_training_refuses_samples_with_a_canary(bench: Bench, tmp_path: Path) ->
     samples = load_samples(str(rows))
     with pytest.raises(UserError, match="never trained on"):
         refuse_canaries(samples, "data")
+    with pytest.raises(UserError, match=r"data\.sources\[0\]: .* never trained on"):
+        Questions(DataConfig(sources=(MixSource(data=str(rows)),)), seed=0)
     refuse_canaries([sample.model_copy(update={"extra": {}}) for sample in samples], "data")
 
 

@@ -19,8 +19,8 @@ from pydantic import Field, model_validator
 from vlagent.bench.evaluate import slices_of
 from vlagent.bench.pass_rates import pass_rates
 from vlagent.data.manifest import load_samples
-from vlagent.data.sealed import refuse_canaries
 from vlagent.data.rows import with_unique_ids
+from vlagent.data.sealed import refuse_canaries
 from vlagent.errors import UserError
 from vlagent.randomness import rng_of, seed_of
 from vlagent.types import Group, Record, Sample
