@@ -13,7 +13,7 @@ from tests.search.web.answers import Network
 from vlagent.errors import PermanentError, TransientError
 from vlagent.search.pages.config import PageConfig
 from vlagent.search.pages.guard import Blocked, Guard, is_public
-from vlagent.search.pages.proxy import CheckingProxy
+from vlagent.search.pages.proxy import BLOCKED_HEADER, CheckingProxy
 from vlagent.search.pages.reader import WebPages
 
 INWARD = [
@@ -250,6 +250,16 @@ async def test_the_browsers_tunnels_are_checked(target: str) -> None:
 async def test_the_browsers_plain_requests_are_checked(url: str) -> None:
     answer = await through_the_proxy(Guard(), f"GET {url} HTTP/1.1\r\nHost: example.com\r\n\r\n".encode())
     assert answer.startswith(b"HTTP/1.1 403")
+
+
+async def test_a_name_without_an_address_is_not_said_to_lead_inwards() -> None:
+    """The browser says of the one that it may be tried again, of the other that it never may."""
+    request = b"GET http://gone.example/ HTTP/1.1\r\nHost: gone.example\r\n\r\n"
+    nowhere = await through_the_proxy(Guard(resolver=Names(gone_example=[[]])), request)
+    inwards = await through_the_proxy(Guard(resolver=Names(gone_example=[["10.0.0.1"]])), request)
+    assert nowhere.startswith(b"HTTP/1.1 502")
+    assert inwards.startswith(b"HTTP/1.1 403")
+    assert [BLOCKED_HEADER.encode() in answer for answer in (nowhere, inwards)] == [False, True]
 
 
 async def test_the_proxy_resolves_once_and_connects_to_what_it_checked() -> None:

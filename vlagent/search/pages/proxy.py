@@ -92,10 +92,9 @@ class CheckingProxy:
 
     async def _refuse(self, writer: asyncio.StreamWriter, error: ServiceError) -> None:
         self.refused = [*self.refused[-99:], str(error)]
-        status = b"403 Forbidden" if isinstance(error, Blocked) else b"502 Bad Gateway"
-        name = BLOCKED_HEADER.encode()
-        head = b"HTTP/1.1 %b\r\n%b: 1\r\nContent-Type: text/plain\r\nContent-Length: 7\r\nConnection: close\r\n\r\n"
-        writer.write(head % (status, name) + b"refused")  # without a body Chromium reports no status
+        first = f"403 Forbidden\r\n{BLOCKED_HEADER}: 1" if isinstance(error, Blocked) else "502 Bad Gateway"
+        head = f"HTTP/1.1 {first}\r\nContent-Type: text/plain\r\nContent-Length: 7\r\nConnection: close\r\n\r\n"
+        writer.write(head.encode() + b"refused")  # without a body Chromium reports no status
         await writer.drain()
 
     async def _relay(
