@@ -266,6 +266,18 @@ async def test_a_server_that_asks_for_too_long_a_pause_is_given_up_at_once(serve
     assert len(server.seen) == 1
 
 
+@pytest.mark.parametrize("text", ['naïve 東京 \U0001f600 "\\\n\t\x00', "half of \ud83d"])
+async def test_every_text_arrives_as_it_was_written(text: str) -> None:
+    seen = []
+
+    def echo(request: httpx.Request) -> httpx.Response:
+        seen.append(json.loads(request.content))
+        return httpx.Response(200, json={"choices": [{"message": {"content": "ok"}, "finish_reason": "stop"}]})
+
+    await HttpChat("m", HttpOptions(base_url="http://x/v1"), httpx.MockTransport(echo)).complete(ask(text))
+    assert seen[0]["messages"][1]["content"] == text
+
+
 async def test_a_server_that_hangs_is_a_time_out(server: FakeOpenAI) -> None:
     server.always = Fault("hang")
     with pytest.raises(TransientError, match=r"no answer within 0\.1 s"):
