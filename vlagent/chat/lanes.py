@@ -1,4 +1,4 @@
-"""Many connections to one server in lanes of a few each.
+"""Many connections to one server in lanes of two each.
 
 httpx looks through all connections of a client, twice, whenever a request begins or ends, so that the cost of a request
 grows with the square of how many run at one time: at 64 it is most of the time of an event loop. Lanes keep it flat.
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import httpx
 
-PER_LANE = 8
+PER_LANE = 2
 """Requests of one client at one time, unless there is no other lane left to open."""
 MAX_LANES = 128
 
