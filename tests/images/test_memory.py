@@ -42,6 +42,37 @@ def test_a_picture_is_kept_only_where_its_pixels_do_not_depend_on_the_size_asked
     assert decoded.get(Path(jpeg.path)) is None
 
 
+def test_a_region_is_kept_whatever_the_format_and_only_where_it_was_read_whole(tmp_path: Path) -> None:
+    jpeg, box = noise(tmp_path / "a.jpg"), (3, 5, 40, 33)
+    region = images.crop(jpeg, box)
+    images.load(region, (8, 6))
+    assert decoded.get(Path(jpeg.path), box) is None
+    images.load(region, (30, 20))
+    kept = decoded.get(Path(jpeg.path), box)
+    assert kept is not None
+    assert np.array_equal(kept, np.asarray(images.load(jpeg))[5:33, 3:40])
+    seen = images.load(region)
+    seen.putpixel((0, 0), (1, 2, 3))
+    assert np.array_equal(images.load(region), kept)
+
+
+def test_the_smallest_regions_are_not_kept_without_bound(tmp_path: Path) -> None:
+    known, path = Decoded(max_pixels=4 * 2**10), Path(noise(tmp_path / "a.png").path)
+    boxes = [(x, 0, x + 1, 1) for x in range(9)]
+    for box in boxes:
+        known.put(path, Image.new("RGB", (1, 1)), box)
+    assert sum(known.get(path, box) is not None for box in boxes) == 4
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 70), (50, 40)])
+def test_a_png_holds_every_pixel(shape: tuple[int, int], tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (*shape, 3), dtype=np.uint8)
+    (tmp_path / "a.png").write_bytes(images.encode(Image.fromarray(pixels)))
+    with Image.open(tmp_path / "a.png") as written:
+        assert written.format == "PNG"
+        assert np.array_equal(written, pixels)
+
+
 def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
     ref = noise(tmp_path / "a.png")
     before = images.load(ref)

@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 from PIL import Image
 
 from vlagent.errors import ServiceError, UserError
@@ -78,13 +79,20 @@ def crop(ref: ImageRef, box: Box) -> ImageRef:
 
 
 def encode(image: Image.Image, format: Literal["PNG", "JPEG"] = "PNG") -> bytes:
-    """The bytes of a picture file: PNG, quick and without loss; JPEG at quality 95 with full colour resolution."""
-    buffer = io.BytesIO()
+    """The bytes of an RGB picture file: PNG, quick and without loss; JPEG at quality 95, full colour resolution."""
     if format == "PNG":
-        image.save(buffer, "PNG", compress_level=1)
-    else:
-        image.convert("RGB").save(buffer, "JPEG", quality=95, subsampling=0)
+        return _png(image.convert("RGB"))
+    buffer = io.BytesIO()
+    image.convert("RGB").save(buffer, "JPEG", quality=95, subsampling=0)
     return buffer.getvalue()
+
+
+def _png(image: Image.Image) -> bytes:
+    """One filter for all lines: half the time of Pillow, which tries five for each, and the same size."""
+    import imagecodecs
+
+    raw: bytes = imagecodecs.png_encode(np.asarray(image), 1, filter=imagecodecs.PNG.FILTER.PAETH)
+    return raw
 
 
 def data_url(ref: ImageRef, size: tuple[int, int] | None = None, *, lossless: bool = False) -> str:

@@ -111,13 +111,24 @@ class PillowSource:
     def read(self, box: Box, size: tuple[int, int]) -> Image.Image:
         """The stored region `box` as 8-bit RGB of (width, height) `size`."""
         share = scaling.share(box, size)
+        kept = decoded.get(self._path, box) if share > 0.5 else None
+        if kept is None:
+            whole = self._whole(share)
+            if whole.size != self.size or box == (0, 0, *self.size):
+                return _region(whole, self.size, box, size)
+            kept = colour.to_rgb(whole.crop(box))
+            decoded.put(self._path, kept, box)
+        return _region(kept, kept.size, (0, 0, *kept.size), size)
+
+    def _whole(self, share: float) -> Image.Image:
+        """All of it, at the lowest resolution that a JPEG offers for `share`; in a mode whose regions can be cut."""
         if share <= 0.5:
             self._picture.draft(None, (math.ceil(self.size[0] * share), math.ceil(self.size[1] * share)))
         self._picture.load()
         whole = colour.to_rgb(self._picture) if colour.needs_whole(self._picture.mode) else self._picture
         if self._picture.format in WHOLE_ONLY and whole.mode == "RGB" and self.orientation == 1:
             decoded.put(self._path, whole if whole is not self._picture else whole.copy())
-        return _region(whole, self.size, box, size)
+        return whole
 
 
 class DecodedSource:
