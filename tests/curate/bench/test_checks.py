@@ -10,10 +10,10 @@ import pytest
 from tests.curate.bench.conftest import player, scene, write
 from vlagent.chat.base import ChatReply, ChatRequest
 from vlagent.curate.bench import book
-from vlagent.curate.bench.checks import Checker, check, holds
+from vlagent.curate.bench.checks import Checker, accept, check, holds
 from vlagent.curate.bench.difficulty import measure, to_measure
 from vlagent.curate.bench.folder import Bench
-from vlagent.errors import PermanentError, ServiceError, TransientError
+from vlagent.errors import PermanentError, ServiceError, TransientError, UserError
 from vlagent.files import write_atomic
 from vlagent.images import probe
 from vlagent.search.base import Page
@@ -114,6 +114,20 @@ async def test_one_link_that_holds_an_answer_is_enough(
     item = write(bench, evidence=("https://example.org/a", "https://example.org/b"))
     await check(bench, Checker(pages=Pages(**texts)))
     assert bench.checks()[item.id]["evidence"].ok is ok
+
+
+async def test_somebody_can_overrule_a_failed_check_with_a_reason_until_the_question_changes(bench: Bench) -> None:
+    item = write(bench, evidence=("https://example.org/a",))
+    pages = Checker(pages=Pages(a="in other words"))
+    await check(bench, pages)
+    with pytest.raises(UserError, match="no failed check of that name; failed there: evidence"):
+        accept(bench, item.id, "blind", "it is fine")
+    with pytest.raises(UserError, match="say why"):
+        accept(bench, item.id, "evidence", " ")
+    accept(bench, item.id, "evidence", "table 2 says it")
+    assert (await check(bench, pages)).failed == {}
+    book.save(bench, "ann", item.id, item.revision, {"answers": ("The Trust",)})
+    assert list((await check(bench, pages)).failed) == [f"{item.id} evidence"]
 
 
 async def test_evidence_may_be_a_file_of_the_benchmark(bench: Bench) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,18 @@ async def test_a_sitemap_of_pages_leads_to_their_main_pictures(tmp_path: Path, e
     (found,) = empty.pictures().values()
     assert (found.page, found.date, found.licence) == (site.url("/p"), "2025-02-03", CC)
     assert (end.new, again.new, site.seen.count("/p")) == (1, 0, 1)
+
+
+async def test_a_packed_sitemap_is_read_and_names_no_files_of_this_machine(tmp_path: Path, empty: Bench) -> None:
+    secret = scene(tmp_path / "secret.png", 5, (80, 60))
+    with serving({"/1.png": picture(1, tmp_path)}) as site:
+        named = [site.url("/1.png"), secret.as_uri(), str(secret)]
+        images = "".join(f"<image><loc>{each}</loc><license>CC0</license></image>" for each in named)
+        packed = gzip.compress(f"<urlset><url><loc>{site.url('/p')}</loc>{images}</url></urlset>".encode())
+        site.pages["/sitemap.xml.gz"] = (200, {"Content-Type": "application/gzip"}, packed)
+        end = await gather(empty, site.url("/sitemap.xml.gz"))
+    (found,) = empty.pictures().values()
+    assert (end.new, found.source) == (1, site.url("/1.png"))
 
 
 async def test_without_a_known_licence_nothing_is_even_asked_for(tmp_path: Path, empty: Bench) -> None:

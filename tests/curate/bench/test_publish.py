@@ -220,7 +220,7 @@ def test_the_card_counts_what_is_in_the_set(bench: Bench, tmp_path: Path) -> Non
         "| CC0 1.0 | 2 |",
         "From 2025-06-01 to 2025-06-01",
         "- 4 reviews; the reviewer's own answer was accepted in 4 of them.",
-        "| not answered without the picture | 2 | 0 |",
+        "| not answered without the picture | 2 | 0 | 0 |",
         "none of 8 answers of m, tools allowed, is right",
         end.canary,
     ):

@@ -172,14 +172,21 @@ def _check_arguments(parser: argparse.ArgumentParser) -> None:
     _folder(parser)
     bench_models.add_arguments(parser)
     parser.add_argument("--train", action="append", default=[], metavar="DATA", help="set that must share nothing")
+    parser.add_argument("--accept", metavar="QUESTION:CHECK", help="overrule a failed check, with --because, and end")
+    parser.add_argument("--because", default="", metavar="TEXT", help="why it is right all the same")
     parser.add_argument("--no-pages", action="store_true", help="do not open the links of the evidence")
 
 
 def _check(args: argparse.Namespace) -> int:
     from vlagent.curate.bench.book import tally
-    from vlagent.curate.bench.checks import check
+    from vlagent.curate.bench.checks import accept, check
 
     bench = _open(args)
+    if args.accept:
+        name, _, check_name = args.accept.rpartition(":")
+        said = accept(bench, name, check_name, args.because)
+        print(f"{said.item} {said.check}: accepted ({said.why})")
+        return 0
     if args.dry_run:
         for line in bench_models.quote_checks(args, bench):
             print(line)

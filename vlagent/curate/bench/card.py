@@ -13,6 +13,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 
 from vlagent.curate.bench.book import tally
+from vlagent.curate.bench.checks import PERSON
 from vlagent.curate.bench.folder import Bench
 from vlagent.curate.bench.records import Difficulty, Item, Picture
 from vlagent.data.sealed import PASSWORD, Seal
@@ -96,12 +97,15 @@ def _bins(shares: Sequence[float]) -> list[tuple[str, int, str]]:
     ]
 
 
-def _checks(bench: Bench, shown: Sequence[Shown]) -> list[tuple[str, int, int]]:
-    """(check, questions that passed it, questions that were not checked)."""
+def _checks(bench: Bench, shown: Sequence[Shown]) -> list[tuple[str, int, int, int]]:
+    """(check, questions that passed it, that somebody accepted against it, that were not checked)."""
     known = bench.checks()
-    names = ("leak", "blind", "no_tools", "evidence")
-    passed = {name: sum(known[each.item.id].get(name) is not None for each in shown) for name in names}
-    return [(name, passed[name], len(shown) - passed[name]) for name in names]
+    counts = []
+    for name in ("leak", "blind", "no_tools", "evidence"):
+        said = [found for each in shown if (found := known[each.item.id].get(name)) is not None and found.ok]
+        accepted = sum(each.by == PERSON for each in said)
+        counts.append((name, len(said) - accepted, accepted, len(shown) - len(said)))
+    return counts
 
 
 def _cell(text: object) -> str:

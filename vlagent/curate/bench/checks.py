@@ -13,13 +13,16 @@ from vlagent.curate.bench.play import Player, Tell, folder_of, play, sample_of
 from vlagent.curate.bench.records import Checked, CheckName, Item, Picture
 from vlagent.curate.bench.web import is_web
 from vlagent.data.overlap import Pictures, answer_keys, fingerprint, first_of, plain_key
-from vlagent.errors import PermanentError, ServiceError
+from vlagent.errors import PermanentError, ServiceError, UserError
 from vlagent.files import append_jsonl
 from vlagent.rewards.dates import read_date
 from vlagent.rewards.numbers import read_number
 from vlagent.search.base import PageReader
 from vlagent.search.pages.extract import NotText, extract
 from vlagent.types import EvalRow, Record, Sample
+
+PERSON = "person"
+"""What decided, where somebody overruled a check."""
 
 
 class Found(Record):
@@ -64,11 +67,25 @@ async def check(bench: Bench, checker: Checker) -> Found:
     )
 
 
+def accept(bench: Bench, name: str, check: str, why: str) -> Checked:
+    """Overrule a failed check of a question; the card counts it. A change of the question makes it void.
+
+    Raises `UserError` for a check that has not failed, and without a reason.
+    """
+    failed = {str(each): said for each, said in bench.checks().get(name, {}).items() if said.ok is False}
+    if check not in failed:
+        known = ", ".join(sorted(failed)) or "none"
+        raise UserError(f"{name}:{check}: no failed check of that name; failed there: {known}")
+    if not why.strip():
+        raise UserError(f"{name}:{check}: say why it is right all the same (--because TEXT)")
+    return _keep(bench, failed[check].model_copy(update={"ok": True, "why": why.strip(), "by": PERSON}))
+
+
 def _due(bench: Bench, items: Sequence[Item], name: CheckName, by: str) -> tuple[list[Item], list[Checked]]:
     """Questions that this check has not decided, and the decisions that stand."""
     known = bench.checks()
     settled = [known[item.id][name] for item in items if name in known[item.id]]
-    stand = {each.item: each for each in settled if each.ok is not None and each.by == by}
+    stand = {each.item: each for each in settled if each.ok is not None and each.by in (by, PERSON)}
     return [item for item in items if item.id not in stand], list(stand.values())
 
 

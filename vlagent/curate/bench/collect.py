@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import tempfile
+import zlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,6 +30,8 @@ SUFFIXES = {
     "HEIF": "heic", "AVIF": "avif", "JPEG2000": "jp2",
 }  # fmt: skip
 PICTURES = frozenset([*SUFFIXES.values(), "jpeg", "tiff", "heif"])
+MOST_XML = 50_000_000
+"""Bytes of a sitemap, as its protocol limits it."""
 TAKEN, EXIF = 0x9003, 0x8769
 """EXIF tags: when a picture was taken, and the block that says so."""
 
@@ -175,14 +178,15 @@ class _Work:
         return replace(lead, licence=licence, licence_from=origin)
 
     def _named(self, answer: Fetched, lead: Lead) -> list[Lead]:
-        if "html" not in answer.content_type and answer.data.lstrip().startswith(b"<"):
-            found = parse_xml(answer.data, answer.url)
+        data = _unpacked(answer.data)
+        if "html" not in answer.content_type and data.lstrip().startswith(b"<"):
+            found = parse_xml(data, answer.url)
             if found is not None:
-                return found[: self.most]
+                return [each for each in found if is_web(each.address)][: self.most]
         page = parse_page(decoded(answer.data, answer.charset), lead, answer.url)
         if page.reserved and not self.web.permits(answer.url):
             raise PermanentError("collect", "the page asks that its pictures are not used")
-        if page.lead is None:
+        if page.lead is None or not is_web(page.lead.address):
             raise PermanentError("collect", "neither a picture, nor a feed, a sitemap or a page with a main picture")
         try:
             return [self._licensed(self._own(page.lead))]
@@ -216,6 +220,16 @@ class _Work:
         append_jsonl(self.bench.folder / "refused.jsonl", Refused(source=source, why=why))
         self.settled.add(source)
         self.end.refused[source] = why
+
+
+def _unpacked(data: bytes) -> bytes:
+    """The content of a .gz, which sitemaps often are; never more than `MOST_XML`."""
+    if not data.startswith(b"\x1f\x8b"):
+        return data
+    try:
+        return zlib.decompressobj(31).decompress(data, MOST_XML)
+    except zlib.error:
+        return data
 
 
 def _facts(lead: Lead) -> dict[str, str]:
