@@ -60,7 +60,10 @@ async def synthesise_here(
     return await synthesise(config, made, cast, samples, folder / "run", Watcher())
 
 
-def sample(question: str, *answers: str, images: tuple[ImageRef, ...] = (), **extra: object) -> Sample:
+PHOTO = ImageRef(path="photo.png", width=640, height=480)
+
+
+def sample(question: str, *answers: str, images: tuple[ImageRef, ...] = (PHOTO,), **extra: object) -> Sample:
     return Sample(id=question[:40], source="made", question=question, answers=answers, images=images, **extra)
 
 

@@ -95,7 +95,7 @@ class Twins:
         if ref.path not in self._prints:
             try:
                 self._prints[ref.path] = fingerprint(ref)
-            except ServiceError:
+            except (ServiceError, OSError):
                 self._prints[ref.path] = None
         return self._prints[ref.path]
 

@@ -15,7 +15,7 @@ from pydantic import Field
 from vlagent.bench.config import read_config
 from vlagent.bench.evaluate import slices_of
 from vlagent.bench.runs import read_samples
-from vlagent.curate.mine_rows import write_set
+from vlagent.curate.build_rows import write_manifest
 from vlagent.errors import UserError
 from vlagent.files import read_records, write_atomic, write_json
 from vlagent.types import EvalRow, Outcome, Record, Sample
@@ -95,7 +95,7 @@ def keep_hard(run: Path, most_right: int = MOST_RIGHT) -> Mined:
     verdicts = {rate.sample_id: rate.hard(most_right) for rate in rates}
     by_id = {rate.sample_id: rate for rate in rates}
     kept = [_with_rate(sample, by_id[sample.id]) for sample in samples if verdicts.get(sample.id)]
-    write_set(run / HARD, kept, f"at most {most_right} of {config.k} right by {config.model}")
+    write_manifest(run / HARD, kept)
     mined = Mined(
         model=config.model,
         k=config.k,

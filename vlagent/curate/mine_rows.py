@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from vlagent.errors import UserError
-from vlagent.files import write_atomic, write_json
 from vlagent.types import ImageRef, Sample
-
-MANIFEST = "manifest.json"
 
 
 def row_of(sample: Sample) -> dict[str, Any]:
@@ -52,31 +47,3 @@ def _search_columns(sample: Sample) -> dict[str, Any]:
         "image_search_summary": found.summary,
     }
 
-
-def write_set(folder: Path, samples: Sequence[Sample], comment: str = "") -> Path:
-    """Write rows and a manifest with an entry a source; pictures stay where they are. Returns the manifest."""
-    sources: dict[str, list[Sample]] = {}
-    for sample in samples:
-        sources.setdefault(sample.source, []).append(sample)
-    manifest = {}
-    for number, (source, own) in enumerate(sources.items()):
-        name = f"rows-{number}.jsonl"
-        lines = (json.dumps(row_of(sample), ensure_ascii=False) + "\n" for sample in own)
-        write_atomic(folder / name, "".join(lines))
-        manifest[source] = _entry(name, own, comment)
-    write_json(folder / MANIFEST, manifest)
-    return folder / MANIFEST
-
-
-def _entry(annotation: str, samples: Sequence[Sample], comment: str) -> dict[str, Any]:
-    first = samples[0]
-    arguments = {"format_instruction": first.instruction} if first.instruction else {}
-    return {
-        "root": ".",
-        "annotation": annotation,
-        "length": len(samples),
-        "repeat_time": 1,
-        "reward_fn": list(first.extra.get("reward_fn") or ()),
-        "input_template": {"name": "", "arguments": arguments},
-        "comment": comment,
-    }
