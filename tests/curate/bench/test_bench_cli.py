@@ -61,6 +61,16 @@ def test_from_a_folder_of_pictures_to_a_set_that_is_scored(tmp_path: Path, wrong
     assert "hard" in str(summary["suites"]["hr_mmsearch"]["slices"])
 
 
+def test_a_failed_check_is_overruled_by_its_option(bench: Bench, tmp_path: Path, capsys: Any) -> None:
+    item = write(bench)
+    write_json(tmp_path / "right.json", ["<answer>Harbour Trust</answer>"])
+    bench_verb("check", bench.folder, "--no-pages", "--model", f"scripted:{tmp_path / 'right.json'}")
+    assert "2 failed" in capsys.readouterr().out
+    assert bench_verb("check", bench.folder, "--accept", f"{item.id}:blind") == 2
+    assert bench_verb("check", bench.folder, "--accept", f"{item.id}:blind", "--because", "a lucky guess") == 0
+    assert "accepted (a lucky guess)" in capsys.readouterr().out
+
+
 def test_the_set_goes_out_to_label_studio_and_back_by_its_verbs(bench: Bench, tmp_path: Path, capsys: Any) -> None:
     write(bench)
     tasks = tmp_path / "tasks.json"

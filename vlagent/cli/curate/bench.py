@@ -179,14 +179,11 @@ def _check_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _check(args: argparse.Namespace) -> int:
     from vlagent.curate.bench.book import tally
-    from vlagent.curate.bench.checks import accept, check
+    from vlagent.curate.bench.checks import check
 
     bench = _open(args)
     if args.accept:
-        name, _, check_name = args.accept.rpartition(":")
-        said = accept(bench, name, check_name, args.because)
-        print(f"{said.item} {said.check}: accepted ({said.why})")
-        return 0
+        return _accept(bench, args.accept, args.because)
     if args.dry_run:
         for line in bench_models.quote_checks(args, bench):
             print(line)
@@ -202,6 +199,15 @@ def _check(args: argparse.Namespace) -> int:
     print(f"{people.reviews} reviews, the own answer accepted in {people.blind_matched}{_alpha(people.agreement)}")
     print(f"{found.passed} checks passed, {len(found.failed)} failed, {len(found.undecided)} undecided")
     return 3 if found.undecided else 0
+
+
+def _accept(bench: Bench, named: str, why: str) -> int:
+    from vlagent.curate.bench.checks import accept
+
+    question, _, check = named.rpartition(":")
+    said = accept(bench, question, check, why)
+    print(f"{said.item} {said.check}: accepted ({said.why})")
+    return 0
 
 
 def _alpha(agreement: Any) -> str:
