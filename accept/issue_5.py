@@ -159,7 +159,7 @@ def plug_ins(ctx: Context) -> list[Figure]:
 
 
 def throughput(ctx: Context) -> list[Figure]:
-    """Items a second at concurrency 64 against the endpoint's own bound; sabotaged, pictures are encoded one by one."""
+    """Items a second at concurrency 64 against the endpoint's own bound; sabotaged, one episode after the other."""
     measured = _benchmark(ctx, "evaluation", ["--serial"] if ctx.broken else [])
     return [
         Figure("throughput_share", measured["share"], measured["items"], note=f"{measured['items_per_s']:.1f} items/s"),

@@ -1,14 +1,14 @@
 """How fast an evaluation goes: 64 episodes at one time against an endpoint that takes half a second a turn.
 
-    python -m benchmarks.evaluation [--items 640] [--profile] [--json]
+    python -m benchmarks.evaluation [--items 640] [--profile] [--serial] [--json]
 
 Three turns an episode (a crop, a search, the answer), each item with a picture of its own, the whole of it: pictures
 encoded, requests over HTTP, trajectories and rows written, answers scored, the summary computed. The endpoint is
 another process. `best` is what the endpoint alone would allow: 64 episodes in 3 x 0.5 s are 42.7 a second.
 `share` is the rate of the whole run over that, start and summary included, `share_steady` that between the end
 of the first wave and the last end. `cpu_ms` is the CPU time of this process for one episode (all threads), `lag` how
-late the event loop woke up from a sleep of 5 ms. `1 Mpx` is 1024 x 1024, which the model sees as it is; `1 Mpx odd` has
-to be scaled.
+late the event loop woke up from a sleep of 5 ms. `--serial` plays one episode after the other: what all is to be held
+against. `1 Mpx` is 1024 x 1024, which the model sees as it is; `1 Mpx odd` has to be scaled.
 """
 
 from __future__ import annotations
@@ -137,7 +137,6 @@ def measure(
         endpoint.terminate()
         endpoint.wait()
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    waves = count / CONCURRENCY
     late = sorted(lag.found_s)
     return {
         "pictures": name,
@@ -146,7 +145,7 @@ def measure(
         "wall_s": round(wall_s, 2),
         "items_per_s": round(count / wall_s, 2),
         "share": round(count / wall_s / BEST, 3),
-        "share_steady": round((count - CONCURRENCY) / (ends[-1] - ends[CONCURRENCY - 1]) / BEST, 3) if waves > 1 else 0,
+        "share_steady": round((count - at_once) / (ends[-1] - ends[at_once - 1]) / BEST, 3) if count > at_once else 0,
         "cpu_ms": round(1000 * cpu_s / count, 1),
         "lag_p50_ms": round(1000 * late[len(late) // 2], 1),
         "lag_p99_ms": round(1000 * late[int(0.99 * len(late))], 1),
@@ -155,16 +154,17 @@ def measure(
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--items", type=int, default=10 * CONCURRENCY)
+    parser.add_argument("--items", type=int, help="by default ten for each of those that run at one time")
     parser.add_argument("--sizes", default=",".join(SIZES))
     parser.add_argument("--profile", action="store_true", help="of the first size")
-    parser.add_argument("--serial", action="store_true", help="16 episodes at one time: what it is to be held against")
+    parser.add_argument("--serial", action="store_true", help="one episode after the other")
     parser.add_argument("--json", action="store_true", help="one line, of the first size")
     args = parser.parse_args()
+    at_once = 1 if args.serial else CONCURRENCY
     sizes = args.sizes.split(",")[: 1 if args.json else None]
     for number, name in enumerate(sizes):
         profile = cProfile.Profile(time.thread_time) if args.profile and number == 0 else None
-        found = measure(name, args.items, profile, at_once=16 if args.serial else CONCURRENCY)
+        found = measure(name, args.items or 10 * at_once, profile, at_once=at_once)
         print(json.dumps(found) if args.json else "\n".join(f"{key:14} {value}" for key, value in found.items()))
         if profile:
             pstats.Stats(profile).sort_stats("tottime").print_stats(25)
