@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
@@ -230,7 +231,8 @@ def serve(bench: Bench, host: str = "127.0.0.1", port: int = 8765, ready: Callab
         port = listening.getsockname()[1]
         ready(f"http://{f'[{host}]' if ':' in host else host}:{port}/")
         config = uvicorn.Config(make_app(bench, port), log_level="warning", access_log=False, server_header=False)
-        uvicorn.Server(config).run(sockets=[listening])
+        with suppress(KeyboardInterrupt):  # uvicorn raises anew what it was stopped by
+            uvicorn.Server(config).run(sockets=[listening])
 
 
 def _bound(host: str, port: int) -> socket.socket:
