@@ -13,7 +13,7 @@ from vlagent.curate.flaws import Finding, Step, golds_of, holds, said_in, steps_
 from vlagent.types import Sample, Trajectory
 
 _SPEAKS = re.compile(
-    r"\b(?:the|this|that|my|a|given|your)\s+(?:\w+\s+)?hints?\b|\bhinted\b|\bground[- ]?truth\b"
+    r"\b(?:the|this|that|my|a|given|your)\s+(?:\w+\s+)?hints?\b(?!\s+(?:at|to)\b)|\bhinted\b|\bground[- ]?truth\b"
     r"|\b(?:accepted|reference|gold(?:en)?|official|provided|supplied|labell?ed)\s+answer\b"
     r"|\banswer\s+(?:key|sheet)\b|\banswer\s+(?:that\s+)?(?:i\s+)?(?:was|were|have\s+been|had\s+been)\s+(?:already\s+)?"
     r"(?:given|told|provided|supplied|known)\b|\b(?:i\s+was|been)\s+(?:already\s+)?told\b"

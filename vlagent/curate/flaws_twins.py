@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from vlagent.curate.flaws import Finding, text_of
-from vlagent.data.overlap import Pictures, Print, answer_keys, fingerprint, plain_key
+from vlagent.data.overlap import Pictures, Print, fingerprint, plain_key
 from vlagent.errors import ServiceError
+from vlagent.rewards.match import match
 from vlagent.search.words import FUNCTION_WORDS, index_words, stems
 from vlagent.types import ImageRef, Sample, Trajectory
 
@@ -120,7 +121,7 @@ def _jaccard(a: frozenset[str], b: frozenset[str]) -> float:
 
 
 def _same_answers(a: Sample, b: Sample) -> bool:
-    return bool(answer_keys(a.answers) & answer_keys(b.answers))
+    return any(match(answer, b.answers).matched for answer in a.answers)
 
 
 def _triples(sample: Sample, trajectory: Trajectory) -> frozenset[str]:
