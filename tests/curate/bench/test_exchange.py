@@ -101,6 +101,19 @@ def test_an_export_made_in_label_studio_itself_is_read(bench: Bench, tmp_path: P
     assert "task 8" in end.left_out[0]
 
 
+def test_a_turned_box_is_not_taken_for_an_upright_one(bench: Bench, tmp_path: Path) -> None:
+    write(bench)
+    export_tasks(bench, tmp_path / "tasks.json")
+    tasks = read_json(tmp_path / "tasks.json")
+    for task in tasks:
+        for annotation in task["annotations"]:
+            annotation["unique_id"] = "turned-1"
+            annotation["result"][0]["value"]["rotation"] = 30
+    write_json(tmp_path / "turned.json", tasks)
+    import_tasks(bench, tmp_path / "turned.json")
+    assert bench.items()["turned-1"].box is None
+
+
 @pytest.mark.parametrize("content", ["{}", "[1]", "no json"])
 def test_a_file_that_is_no_export_is_the_users_error(bench: Bench, tmp_path: Path, content: str) -> None:
     (tmp_path / "x.json").write_text(content)

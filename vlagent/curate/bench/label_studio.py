@@ -111,7 +111,8 @@ def read_tasks(bench: Bench, path: Path) -> tuple[list[Item], list[str]]:
     """(questions, what was left out and why) of an export of Label Studio (JSON, not JSON-MIN).
 
     A task belongs to the picture that `data.picture` names, else to that whose file bears the name of `data.image`.
-    Questions come as drafts: finish them on the page, where the rules are checked. Raises `UserError`.
+    Questions come as drafts: finish them on the page, where the rules are checked. A turned box, or another shape, is
+    not taken: it is to be drawn anew. Raises `UserError`.
     """
     tasks = read_json(path)
     if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
@@ -150,7 +151,7 @@ def _item(annotation: dict[str, Any], picture: Picture, index: int) -> Item:
     found: dict[str, Any] = {}
     for result in annotation.get("result") or []:
         name, value = result.get("from_name"), result.get("value") or {}
-        if result.get("type") in ("rectanglelabels", "rectangle") and "x" in value:
+        if result.get("type") in ("rectanglelabels", "rectangle") and "x" in value and not value.get("rotation"):
             found["box"] = _box(value, picture)
         elif name in ("answers", "evidence"):
             found[name] = tuple(str(text) for text in _listed(value.get("text")))
