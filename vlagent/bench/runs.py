@@ -89,7 +89,7 @@ def _is_start_of_run(path: Path) -> bool:
 def read_book(run: Path, samples: Sequence[Sample], rollouts_of: Callable[[str], int]) -> Book:
     """What a run folder holds so far."""
     book = Book(run, samples, rollouts_of)
-    book.rows = {(row.sample_id, row.rollout): row for row in read_records(run / "rows.jsonl", EvalRow)}
+    book.rows = read_rows(run)
     for trajectory in read_records(run / TRAJECTORIES, Trajectory):
         key = (trajectory.sample_id, trajectory.rollout)
         book.stops[key] = trajectory.stop
@@ -106,6 +106,11 @@ def is_over(stop: StopReason | None) -> bool:
 
 def _is_scored(row: EvalRow | None) -> bool:
     return row is not None and row.outcome not in (Outcome.FAILED, Outcome.NOT_COUNTED)
+
+
+def read_rows(run: Path) -> dict[Key, EvalRow]:
+    """The scores of a run; of several of one episode, the last."""
+    return {(row.sample_id, row.rollout): row for row in read_records(run / "rows.jsonl", EvalRow)}
 
 
 def read_samples(run: Path) -> list[Sample]:

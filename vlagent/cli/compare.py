@@ -31,11 +31,11 @@ def run(args: argparse.Namespace) -> int:
     if len(args.runs) < 2:
         raise UserError("compare: two runs at least")
     first, *others = args.runs
+    compared = [compare(first, other, seed=args.seed) for other in others]
     if args.page:
         from vlagent.report.comparison import write_comparison
 
-        print(write_comparison(args.runs, args.page, seed=args.seed).resolve(), file=sys.stderr)
-    compared = [compare(first, other, seed=args.seed) for other in others]
+        print(write_comparison(args.runs, args.page, compared).resolve(), file=sys.stderr)
     if args.json:
         print(to_json([each.model_dump(mode="json") for each in compared]))
         return 0

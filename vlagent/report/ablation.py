@@ -24,7 +24,7 @@ from vlagent.errors import UserError
 from vlagent.files import write_atomic, write_json
 from vlagent.report.page import asset, json_block, make_environment, script_of
 from vlagent.report.pictures import PictureStore
-from vlagent.report.series import Chart, Line
+from vlagent.report.series import Chart, Line, numbered, plain
 from vlagent.report.summary import Table
 
 CURVES = {
@@ -76,11 +76,6 @@ def write_ablation_report(folder: Path) -> Written:
 def render_ablation(folder: Path, results: Sequence[RunResult], analysis: Analysis) -> str:
     """The page as text: self-contained, asks nothing of any network."""
     sections = curve_sections(results, analysis)
-    numbered: list[tuple[str, list[tuple[int, Chart]]]] = []
-    charts: list[Chart] = []
-    for name, members in sections.items():
-        numbered.append((name, list(enumerate(members, len(charts)))))
-        charts += members
     environment = make_environment(PictureStore(folder, 1))
     return environment.get_template("ablation.html").render(
         title=folder.resolve().name,
@@ -89,10 +84,10 @@ def render_ablation(folder: Path, results: Sequence[RunResult], analysis: Analys
         tables=_tables(analysis),
         published=[Table(title, tuple(head), tuple(map(tuple, rows))) for title, head, rows in published_tables()],
         runs=_runs_table(results, analysis),
-        sections=numbered,
+        sections=numbered(sections),
         css=Markup(asset("page.css") + asset("charts.css")),
-        charts=Markup(json_block([chart.plain() for chart in charts])),
-        **script_of(asset("theme.js") + asset("charts.js")),
+        charts=Markup(json_block(plain(sections))),
+        **script_of("charts.js"),
     )
 
 

@@ -143,19 +143,15 @@ def _page(run: Path, columns: _Columns, store: PictureFolder) -> str:
             find_hint="Search questions, answers, calls …  ( / )",
             facets={name: dict(counts.most_common()) for name, counts in columns.counts.items()},
             css=Markup(asset("page.css")),
-            **script_of(asset("theme.js") + asset("big.js")),
+            **script_of("list.js", "big.js"),
         )
     )
 
 
 def _words(card: Card) -> str:
     """What the search looks in: identity, question, answers and the arguments of calls, lower case, cut."""
-    t = card.trajectory
-    accepted = card.row.answers if card.row else (card.sample.answers if card.sample else ())
-    slices = [f"{key}:{value}" for key, value in card.row.slices.items()] if card.row else []
-    calls = [str(value) for turn in t.turns if turn.call for value in turn.call.arguments.values()]
-    parts = [t.sample_id, card.question, t.answer or "", card.suite, *accepted, *slices, *calls]
-    return _short(" ".join(parts), WORDS).lower()
+    calls = [str(value) for turn in card.trajectory.turns if turn.call for value in turn.call.arguments.values()]
+    return _short(" ".join([*card.names, *calls]), WORDS).lower()
 
 
 def _short(text: str, limit: int) -> str:

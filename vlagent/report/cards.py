@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vlagent.agent.store import TRAJECTORIES
-from vlagent.bench.runs import STOPPED
+from vlagent.bench.runs import STOPPED, read_rows
 from vlagent.errors import UserError
 from vlagent.files import iter_jsonl, read_json, read_records
 from vlagent.rewards.rubric import FAILURES
@@ -74,17 +74,27 @@ class Card:
         """What stands before its name in the list."""
         return ""
 
+    @property
+    def accepted(self) -> tuple[str, ...]:
+        """Answers that count as right."""
+        return self.row.answers if self.row else (self.sample.answers if self.sample else ())
+
     def facet(self, name: str) -> tuple[str, ...]:
         """Its values of one filter: `outcome`, `tools`, `stop` or `suite`."""
         value = self.trajectory.stop if name == "stop" else getattr(self, name)
         return value if isinstance(value, tuple) else (str(value),)
 
     @property
+    def names(self) -> list[str]:
+        """What it is told apart by besides what it did: identity, question, answers, slices."""
+        slices = [f"{key}:{value}" for key, value in self.row.slices.items()] if self.row else []
+        said = self.trajectory.answer or ""
+        return [self.trajectory.sample_id, self.question, said, self.suite, *self.accepted, *slices]
+
+    @property
     def words(self) -> str:
         """Everything that the free-text search looks in, lower case."""
-        answers = self.row.answers if self.row else (self.sample.answers if self.sample else ())
-        slices = [f"{key}:{value}" for key, value in self.row.slices.items()] if self.row else []
-        parts = [self.trajectory.sample_id, self.question, self.trajectory.answer or "", self.suite, *answers, *slices]
+        parts = self.names
         for turn in self.trajectory.turns:
             parts += [turn.text, *turn.repairs, turn.observation.text if turn.observation else ""]
             parts += [str(value) for value in turn.call.arguments.values()] if turn.call else []
@@ -123,20 +133,19 @@ class RunContents:
     """The resolved configuration as indented JSON; empty if there is none."""
     summary: dict[str, Any]
 
-    def count(self, name: str) -> dict[str, int]:
-        """How many cards have each value of a filter, most frequent first."""
-        counts = Counter(value for card in self.cards for value in card.facet(name))
-        return dict(counts.most_common())
+    def facets(self, selects: Sequence[tuple[str, str]]) -> dict[str, dict[str, int]]:
+        """For the outcome and each (name, label): how many cards have each value, most frequent first."""
+        names = ("outcome", *(name for name, _ in selects))
+        counts = {name: Counter(value for card in self.cards for value in card.facet(name)) for name in names}
+        return {name: dict(count.most_common()) for name, count in counts.items()}
 
 
 def read_run(run: Path) -> RunContents:
     """Read a run folder. Raises `UserError` if it is none."""
-    if not (run / "trajectories.jsonl").exists():
-        raise UserError(f"{run}: not a run folder (it has no trajectories.jsonl)")
-    samples = {sample.id: sample for sample in read_records(run / "samples.jsonl", Sample)}
-    rows = {(row.sample_id, row.rollout): row for row in read_records(run / "rows.jsonl", EvalRow)}
+    _check_run(run)
+    samples, rows = _samples(run), read_rows(run)
     # a resumed run retries failed episodes: the last record of a key is the one that counts
-    last = {(t.sample_id, t.rollout): t for t in read_records(run / "trajectories.jsonl", Trajectory)}
+    last = {(t.sample_id, t.rollout): t for t in read_records(run / TRAJECTORIES, Trajectory)}
     cards = tuple(
         Card(number, trajectory, samples.get(key[0]), rows.get(key))
         for number, (key, trajectory) in enumerate(last.items(), 1)
@@ -149,8 +158,7 @@ def last_lines(run: Path) -> list[int]:
 
     Raises `UserError` where the folder is no run.
     """
-    if not (run / TRAJECTORIES).exists():
-        raise UserError(f"{run}: not a run folder (it has no {TRAJECTORIES})")
+    _check_run(run)
     last: dict[tuple[object, object], int] = {}
     for number, value in enumerate(iter_jsonl(run / TRAJECTORIES, ours=True)):
         last[value.get("sample_id"), value.get("rollout")] = number
@@ -159,8 +167,7 @@ def last_lines(run: Path) -> list[int]:
 
 def iter_cards(run: Path, lines: Sequence[int]) -> Iterator[Card]:
     """The cards of some lines, one after another, so that a run of any length fits into memory."""
-    samples = {sample.id: sample for sample in read_records(run / "samples.jsonl", Sample)}
-    rows = {(row.sample_id, row.rollout): row for row in read_records(run / "rows.jsonl", EvalRow)}
+    samples, rows = _samples(run), read_rows(run)
     wanted, number = set(lines), 0
     for at, value in enumerate(iter_jsonl(run / TRAJECTORIES, ours=True)):
         if at in wanted:
@@ -173,6 +180,16 @@ def iter_cards(run: Path, lines: Sequence[int]) -> Iterator[Card]:
 def read_head(run: Path) -> RunContents:
     """The run without its cards."""
     return RunContents(run, (), _config_of(run), _summary_of(run))
+
+
+def _check_run(run: Path) -> None:
+    if not (run / TRAJECTORIES).exists():
+        raise UserError(f"{run}: not a run folder (it has no {TRAJECTORIES})")
+
+
+def _samples(run: Path) -> dict[str, Sample]:
+    """By id; a run of single questions may have none."""
+    return {sample.id: sample for sample in read_records(run / "samples.jsonl", Sample)}
 
 
 def _config_of(run: Path) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,11 +60,14 @@ class Question:
     words: str
 
 
-def write_comparison(runs: Sequence[Path], path: Path, *, seed: int = 0) -> Path:
-    """Write the page. Raises `UserError` where a folder is no evaluation, or two runs share no question."""
+def write_comparison(runs: Sequence[Path], path: Path, comparisons: Sequence[Comparison] | None = None) -> Path:
+    """Write the page; `comparisons` are those of each later run with the first, made here where they are not given.
+
+    Raises `UserError` where a folder is no evaluation, or two runs share no question.
+    """
     if len(runs) < 2:
         raise UserError("compare: two runs at least")
-    comparisons = [compare(runs[0], other, seed=seed) for other in runs[1:]]
+    comparisons = comparisons or [compare(runs[0], other) for other in runs[1:]]
     columns = [_column(run, name) for run, name in zip(runs, _names(runs), strict=True)]
     write_atomic(path, _render(runs[0], columns, comparisons))
     return path
@@ -102,7 +105,7 @@ def _render(first: Path, columns: Sequence[Column], comparisons: Sequence[Compar
         "suites": Counter(question.key[0] for question in questions),
         "limit": LIMIT,
         "css": Markup(asset("page.css") + asset("comparison.css")),
-        **script_of(asset("theme.js") + asset("comparison.js")),
+        **script_of("list.js", "links.js", "comparison.js"),
     }
     return environment.get_template("comparison.html").render(**body, pictures=Markup(json_block(store.urls)))
 
@@ -134,7 +137,7 @@ def _question(number: int, key: Key, change: str, columns: Sequence[Column], art
     shown = next(cards[0] for cards in found if cards)
     articles: list[str] = []
     for place, cards in enumerate(found if number <= LIMIT else ()):
-        own = [Card(number * 100 + place * 10 + n, c.trajectory, c.sample, c.row) for n, c in enumerate(cards[:1])]
+        own = [replace(card, number=number * 100 + place * 10) for card in cards[:1]]
         articles.append(article.render(contents={"cards": own}).strip())
     return Question(
         number=number,

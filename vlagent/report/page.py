@@ -60,9 +60,9 @@ def render_page(contents: RunContents) -> str:
         "tables": summary_tables(contents.summary),
         "plots": plots_of(contents.summary),
         "selects": SELECTS,
-        "facets": {name: contents.count(name) for name in ("outcome", *(name for name, _ in SELECTS))},
+        "facets": contents.facets(SELECTS),
         "css": Markup(asset("page.css")),
-        **script_of(asset("theme.js") + asset("page.js")),
+        **script_of("list.js", "links.js", "page.js"),
     }
     # the pictures are known only once the cards are rendered: they stand in a block after them
     cards = environment.get_template("cards.html").render(**body)
@@ -86,8 +86,9 @@ def make_environment(store: PictureStore) -> Environment:
     return environment
 
 
-def script_of(script: str) -> dict[str, str]:
-    """The only script that a page's content policy lets run, and its hash."""
+def script_of(*names: str) -> dict[str, str]:
+    """The only script that a page's content policy lets run, made of the theme's and of these files, and its hash."""
+    script = "".join(asset(name) for name in ("theme.js", *names))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return {"script": Markup(script), "script_hash": digest}
 

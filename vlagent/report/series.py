@@ -56,6 +56,20 @@ class Chart:
         }
 
 
+def numbered(sections: Mapping[str, Sequence[Chart]]) -> list[tuple[str, list[tuple[int, Chart]]]]:
+    """The charts of each section with their places in `plain`."""
+    found, number = [], 0
+    for name, charts in sections.items():
+        found.append((name, list(enumerate(charts, number))))
+        number += len(charts)
+    return found
+
+
+def plain(sections: Mapping[str, Sequence[Chart]]) -> list[dict[str, Any]]:
+    """All charts, one after another, as the script is told them."""
+    return [chart.plain() for charts in sections.values() for chart in charts]
+
+
 def _finite(value: float) -> float | None:
     return float(f"{value:.6g}") if math.isfinite(value) else None
 

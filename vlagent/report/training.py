@@ -15,7 +15,7 @@ from vlagent.files import iter_jsonl, read_json, read_records, write_atomic
 from vlagent.report.cards import Card, RunContents
 from vlagent.report.page import asset, json_block, make_environment, script_of
 from vlagent.report.pictures import PictureStore
-from vlagent.report.series import Chart, Point, charts_of, read_table, window
+from vlagent.report.series import Point, charts_of, numbered, plain, read_table, window
 from vlagent.report.summary import Table
 from vlagent.types import EvalRow, Sample, Trajectory
 
@@ -114,17 +114,16 @@ def render_training(run: Path) -> str:
         "alarms": alarms,
         "compared": compared(table),
         "heat": heat_map(lines),
-        "sections": _numbered(sections),
+        "sections": numbered(sections),
         "documents": _documents(run),
         "selects": SELECTS,
-        "facets": {name: contents.count(name) for name in ("outcome", *(name for name, _ in SELECTS))},
+        "facets": contents.facets(SELECTS),
         "css": Markup(asset("page.css") + asset("charts.css")),
-        **script_of(asset("theme.js") + asset("page.js") + asset("charts.js")),
+        **script_of("list.js", "links.js", "page.js", "charts.js"),
     }
     cards = environment.get_template("cards.html").render(**body)
-    charts = [chart.plain() for charts in sections.values() for chart in charts]
     return environment.get_template("training.html").render(
-        **body, cards=Markup(cards), pictures=Markup(json_block(store.urls)), charts=Markup(json_block(charts))
+        **body, cards=Markup(cards), pictures=Markup(json_block(store.urls)), charts=Markup(json_block(plain(sections)))
     )
 
 
@@ -135,15 +134,6 @@ def _lines(run: Path) -> list[dict[str, Any]]:
     if any("step" not in line for line in lines):
         raise UserError(f"{path}: a line names no step, so these are not the metrics of a training run")
     return lines
-
-
-def _numbered(sections: Mapping[str, Sequence[Chart]]) -> list[tuple[str, list[tuple[int, Chart]]]]:
-    """Charts with their place in the list that the script is given."""
-    found, number = [], 0
-    for name, charts in sections.items():
-        found.append((name, list(enumerate(charts, number))))
-        number += len(charts)
-    return found
 
 
 def _alarms(run: Path) -> list[dict[str, Any]]:

@@ -1,16 +1,11 @@
-"use strict";
 (() => {
   const ROW = 84;   // pixels of a line of the list; page.css has the same
   const SPARE = 12; // lines drawn beyond what is seen
   const KEPT = 24;  // chunks that stay in memory
-  const root = document.documentElement;
-  const form = document.querySelector(".filters");
-  const selects = [...form.querySelectorAll("select")];
-  const find = document.getElementById("find");
+  const selects = [...pane.form.querySelectorAll("select")];
   const nav = document.querySelector("nav");
   const list = document.getElementById("list");
   const detail = document.getElementById("detail");
-  const large = document.getElementById("large");
   const chunks = new Map();  // number -> a promise of its articles
   const waiting = new Map(); // number -> what to call with them
   let items = null;
@@ -36,14 +31,6 @@
     return come;
   }
 
-  function fill(article) {
-    for (const img of article.querySelectorAll("img[data-picture]")) {
-      const key = img.dataset.picture;
-      img.src = "pictures/" + key.slice(0, 2) + "/" + key + ".jpg";
-      img.removeAttribute("data-picture");
-    }
-  }
-
   async function show(number, scroll) {
     current = number;
     draw();
@@ -59,11 +46,8 @@
     }
     if (current !== number) return;
     detail.innerHTML = article;
-    fill(detail);
-    if (scroll) {
-      const top = document.querySelector(".panes").offsetTop - form.offsetHeight;
-      if (scrollY > top) scrollTo(0, top);
-    }
+    pane.fill(detail, (key) => "pictures/" + key.slice(0, 2) + "/" + key + ".jpg");
+    if (scroll) pane.toTop();
   }
 
   function reveal(number) {
@@ -106,12 +90,12 @@
   }
 
   function filter() {
-    const outcomes = new Set(new FormData(form).getAll("outcome").map((name) => items.names.outcome.indexOf(name)));
+    const outcomes = new Set(new FormData(pane.form).getAll("outcome").map((name) => items.names.outcome.indexOf(name)));
     const picked = selects.filter((select) => select.value).map((select) => {
       const wanted = items.names[select.name].map((value) => value.split("\n").includes(select.value));
       return [items[select.name], wanted];
     });
-    const words = find.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const words = pane.words();
     left = [];
     for (let number = 0; number < items.total; number++) {
       if (outcomes.size && !outcomes.has(items.outcome[number])) continue;
@@ -128,9 +112,7 @@
   }
 
   function step(by) {
-    if (!left.length) return;
-    const at = left.indexOf(current);
-    show(left[Math.min(left.length - 1, Math.max(0, at + by))], true);
+    if (left.length) show(pane.neighbour(left, current, by), true);
   }
 
   const addressed = () => {
@@ -138,45 +120,14 @@
     return location.hash.startsWith("#t") && number >= 0 && number < items.total ? number : -1;
   };
 
-  form.addEventListener("submit", (event) => event.preventDefault());
-  form.addEventListener("input", () => items && filter());
-  form.addEventListener("reset", () => setTimeout(() => items && filter()));
-  nav.addEventListener("scroll", () => requestAnimationFrame(draw), { passive: true });
-  list.addEventListener("click", (event) => {
-    const link = event.target.closest("a");
-    if (!link) return;
-    event.preventDefault();
-    show(Number(link.hash.slice(2)) - 1, true);
+  pane.start({
+    filter: () => items && filter(),
+    open: (link) => show(Number(link.hash.slice(2)) - 1, true),
+    step,
   });
+  nav.addEventListener("scroll", () => requestAnimationFrame(draw), { passive: true });
   addEventListener("hashchange", () => { if (items && addressed() >= 0 && addressed() !== current) show(addressed(), true); });
   addEventListener("resize", () => items && draw());
-  addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || large.open || !items) return;
-    if (event.key === "Escape") {
-      form.reset();
-      find.blur();
-      return;
-    }
-    if (event.target.closest("input[type=search], select")) return;
-    if (event.key === "j") step(1);
-    else if (event.key === "k") step(-1);
-    else if (event.key === "/") { event.preventDefault(); find.focus(); find.select(); }
-  });
-  document.addEventListener("mouseover", (event) => {
-    const turn = event.target.closest(".turn");
-    for (const mark of detail.querySelectorAll(".mark")) {
-      mark.classList.toggle("on", Boolean(turn) && mark.dataset.turn === turn.dataset.turn);
-    }
-  });
-  document.addEventListener("click", (event) => {
-    const img = event.target.closest(".frame img");
-    if (!img || !img.src) return;
-    large.querySelector("img").src = img.src;
-    large.querySelector("img").alt = img.alt;
-    large.showModal();
-  });
-  large.addEventListener("click", () => large.close());
-  new ResizeObserver(() => root.style.setProperty("--bar", form.offsetHeight + "px")).observe(form);
 
   // the files of data/ call these two
   window.vlagent = {
@@ -185,7 +136,7 @@
       const first = addressed();
       filter();
       if (first >= 0) show(first, true);
-      root.dataset.ready = "true";
+      document.documentElement.dataset.ready = "true";
     },
     chunk(number, articles) {
       const resolve = waiting.get(number);
