@@ -10,9 +10,9 @@ from pathlib import Path
 
 from vlagent.agent.store import TRAJECTORIES
 from vlagent.bench.results import harmless
-from vlagent.bench.runs import read_samples
+from vlagent.bench.runs import read_rows, read_samples
 from vlagent.files import read_records
-from vlagent.types import EvalRow, Outcome, Trajectory
+from vlagent.types import Outcome, Trajectory
 
 HEAD = (
     *("suite", "sample_id", "rollout", "outcome", "by", "why", "question", "answer", "accepted", "choices", "stop"),
@@ -33,7 +33,7 @@ def bad_cases(run: Path) -> str:
 
 def _rows(run: Path) -> Iterator[list[str]]:
     samples = {sample.id: sample for sample in read_samples(run)}
-    rows = {(r.sample_id, r.rollout): r for r in read_records(run / "rows.jsonl", EvalRow) if r.outcome in BAD}
+    rows = {key: row for key, row in read_rows(run).items() if row.outcome in BAD}
     played = {
         key: trajectory
         for trajectory in read_records(run / TRAJECTORIES, Trajectory)

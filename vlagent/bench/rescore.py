@@ -12,7 +12,7 @@ from typing import Any
 from vlagent.agent.store import TRAJECTORIES
 from vlagent.bench.config import EvalConfig, read_config
 from vlagent.bench.evaluate import JUDGE_CALLS, row_of
-from vlagent.bench.runs import Key, read_samples
+from vlagent.bench.runs import Key, read_rows, read_samples
 from vlagent.bench.summary import Summary, summarise
 from vlagent.errors import UserError
 from vlagent.files import only_writer, read_records, write_atomic, write_json
@@ -50,7 +50,7 @@ async def rescore(
     """
     config = EvalConfig.model_validate(read_config(run).model_dump(mode="json") | scoring)
     with only_writer(run):
-        samples, before = read_samples(run), _rows(run)
+        samples, before = read_samples(run), read_rows(run)
         episodes = {(t.sample_id, t.rollout): t for t in read_records(run / TRAJECTORIES, Trajectory)}
         if not episodes:
             raise UserError(f"{run}: holds no episode to score; vlagent eval --resume {run} plays some")
@@ -80,10 +80,6 @@ def copy_run(run: Path, to: Path) -> None:
             shutil.copyfile(run / name, to / name)
     if (run / "tokens").is_dir():
         shutil.copytree(run / "tokens", to / "tokens")
-
-
-def _rows(run: Path) -> dict[Key, EvalRow]:
-    return {(row.sample_id, row.rollout): row for row in read_records(run / "rows.jsonl", EvalRow)}
 
 
 def _in_order(

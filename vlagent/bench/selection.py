@@ -10,9 +10,9 @@ from pydantic import Field, ValidationError
 
 from vlagent.agent.config import AgentConfig
 from vlagent.agent.store import read_trajectories
-from vlagent.bench.runs import read_samples
+from vlagent.bench.runs import read_rows, read_samples
 from vlagent.errors import UserError
-from vlagent.files import read_json, read_records
+from vlagent.files import read_json
 from vlagent.types import EvalRow, Outcome, Record, Sample, StopReason, Trajectory
 
 NEVER_TRAINS = frozenset(StopReason) - {StopReason.ANSWERED}
@@ -38,7 +38,7 @@ def episodes(
     """
     samples = {sample.id: sample for sample in read_samples(folder)}
     place = {sample_id: i for i, sample_id in enumerate(samples)}
-    rows = {(row.sample_id, row.rollout): row for row in read_records(folder / "rows.jsonl", EvalRow)}
+    rows = read_rows(folder)
     if wanted.only_right and not rows:
         raise UserError(f"{folder}: no rows.jsonl says which episodes are right; set only_right = false to take all")
     for trajectory in sorted(read_trajectories(folder), key=lambda t: (place.get(t.sample_id, -1), t.rollout)):

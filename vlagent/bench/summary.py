@@ -15,7 +15,7 @@ from vlagent.bench.counts import Counts, Episodes, Rows, count, count_episodes
 from vlagent.bench.judging import Judging, judging_of
 from vlagent.bench.metrics import mean
 from vlagent.bench.provenance import Hashes, Start, hashes_of, read_starts
-from vlagent.bench.runs import Key, read_samples
+from vlagent.bench.runs import Key, read_rows, read_samples
 from vlagent.bench.statistics import Validity, picture_clusters, validity
 from vlagent.files import read_records
 from vlagent.types import EvalRow, Record, Sample, Trajectory
@@ -77,7 +77,7 @@ class Summary(Record):
 def summarise(run: Path) -> Summary:
     """Compute the summary of a run folder. Raises `UserError` where it is none."""
     config, samples = read_config(run), read_samples(run)
-    rows = {(row.sample_id, row.rollout): row for row in read_records(run / "rows.jsonl", EvalRow)}
+    rows = read_rows(run)
     played, clusters = _read_played(run, samples), picture_clusters(samples)
     suites = {}
     for name in dict.fromkeys(sample.source for sample in samples):
