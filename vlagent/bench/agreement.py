@@ -10,9 +10,8 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import combinations
-from pathlib import Path
 
-from vlagent.rewards.opinions import Opinion, read_opinions
+from vlagent.rewards.opinions import Opinion
 from vlagent.types import Record
 
 
@@ -81,13 +80,11 @@ def krippendorff_alpha(units: Iterable[Sequence[Hashable | None]]) -> float | No
     return 1 - (count - 1) * observed / expected
 
 
-def agreement_of(run: Path) -> Agreement | None:
-    """The agreement of the judges of a run folder; None where fewer than two gave verdicts."""
-    return agreement(read_opinions(run))
-
-
 def agreement(opinions: Iterable[Opinion]) -> Agreement | None:
-    """Of several opinions of one judge on one answer the last counts; those without a verdict do not."""
+    """The agreement of the judges; None where fewer than two gave verdicts.
+
+    Of several opinions of one judge on one answer the last counts; those without a verdict do not.
+    """
     said: dict[tuple[str, str], dict[str, bool]] = {}
     judges: dict[str, None] = {}
     for opinion in opinions:

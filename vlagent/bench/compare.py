@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from vlagent.bench.counts import is_scored
 from vlagent.bench.metrics import mcnemar_exact, mean
 from vlagent.bench.statistics import cluster_bootstrap, picture_clusters
 from vlagent.errors import UserError
@@ -124,7 +125,7 @@ def _unpaired(key: Key, a: list[EvalRow] | None, b: list[EvalRow] | None, runs: 
 
 
 def _scored(rows: Sequence[EvalRow]) -> list[EvalRow]:
-    return [row for row in rows if row.outcome in (Outcome.RIGHT, Outcome.WRONG)]
+    return [row for row in rows if is_scored(row)]
 
 
 def _value(rows: Sequence[EvalRow]) -> float:

@@ -6,12 +6,13 @@ two. The estimate says on what it rests.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from vlagent.bench.config import EvalConfig
-from vlagent.bench.summary import Summary, summarise
+from vlagent.bench.summary import SuiteSummary, Summary, summarise
 from vlagent.render.sizing import fit
+from vlagent.rewards.matcher import NAME as MATCHER
 from vlagent.types import Record, Sample
 
 AGENT_TURNS = 4.0
@@ -112,17 +113,20 @@ def measured(run: Path) -> Basis:
     count = sum(suite.behaviour.episodes for suite in suites)
     if not count:
         return assumed(EvalConfig(target="", model=summary.model))
-    turns = sum((suite.behaviour.turns or 0) * suite.behaviour.episodes for suite in suites) / count
-    written = sum((suite.behaviour.completion_tokens or 0) * suite.behaviour.episodes for suite in suites) / count
-    prompt = sum((suite.behaviour.prompt_tokens or 0) * suite.behaviour.episodes for suite in suites) / count
+
+    def mean(of: Callable[[SuiteSummary], float | None]) -> float:
+        return sum((of(suite) or 0) * suite.behaviour.episodes for suite in suites) / count
+
+    turns = mean(lambda suite: suite.behaviour.turns)
+    written = mean(lambda suite: suite.behaviour.completion_tokens)
     asked = max((judge.asked + judge.cached for judge in summary.judging.judges.values()), default=0)
     return Basis(
         source=str(run),
         turns=turns,
         turn_tokens=written / turns if turns else 0.0,
-        seconds=sum((suite.timing.p50_s or 0) * suite.behaviour.episodes for suite in suites) / count,
+        seconds=mean(lambda suite: suite.timing.p50_s),
         judged_share=asked / count if summary.judging.judges else JUDGED_SHARE,
-        prompt_tokens=prompt or None,
+        prompt_tokens=mean(lambda suite: suite.behaviour.prompt_tokens) or None,
     )
 
 
@@ -139,7 +143,7 @@ def _prompt_tokens(config: EvalConfig, sample: Sample, views: Sequence[tuple[int
 
 
 def _judge_calls(config: EvalConfig, samples: Sequence[Sample], basis: Basis) -> float:
-    judges = sum(name != "matcher" for name in config.judges)
+    judges = sum(name != MATCHER for name in config.judges)
     open_ended = sum(config.rollouts_of(sample.source) for sample in samples if not sample.choices)
     return judges * basis.judged_share * open_ended
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from vlagent.bench.counts import is_scored
 from vlagent.errors import UserError
 from vlagent.files import iter_jsonl, read_records
 from vlagent.types import EvalRow, Outcome
@@ -14,7 +15,7 @@ def pass_rates(path: Path) -> dict[str, float]:
     if path.is_dir():
         counts: dict[str, list[bool]] = {}
         for row in read_records(path / "rows.jsonl", EvalRow):
-            if row.outcome in (Outcome.RIGHT, Outcome.WRONG):
+            if is_scored(row):
                 counts.setdefault(row.sample_id, []).append(row.outcome is Outcome.RIGHT)
         rates = {name: sum(each) / len(each) for name, each in counts.items()}
     else:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Callable, Iterable, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
 
+from vlagent.bench.published import published
 from vlagent.bench.suites import SUITES
 from vlagent.bench.summary import PUBLISHED_AVERAGES, Summary, summarise
 from vlagent.types import Record
@@ -98,7 +97,7 @@ def canonical(name: str) -> str:
 
 def published_rows() -> list[ResultRow]:
     """The scores of the papers' tables and those that users report, as they were printed."""
-    table: dict[str, Any] = json.loads((files("vlagent.bench") / "published_scores.json").read_text(encoding="utf-8"))
+    table = published()
     rows = [
         *(_published(row, table["source"], "search") for row in table["search"]),
         *(_published(row, table["source"], "high resolution") for row in table["high_resolution"]),

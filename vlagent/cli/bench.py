@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from vlagent.bench.suites import SUITES, Layout, data_folder, load_target, names
 from vlagent.bench.suites.registry import LAYOUTS, RELEASED
 from vlagent.bench.table import summary_table
 from vlagent.chat.open import open_chat
+from vlagent.cli.judges import judge_url
 from vlagent.cli.terminal import console_for, one_line, to_json
 from vlagent.data.check import DataCheck, check, row_sets
 from vlagent.data.fetch import Wanted, fetch
@@ -186,8 +186,7 @@ def _import(args: argparse.Namespace) -> int:
     from vlagent.integrations.vlmevalkit import import_predictions
 
     samples = load_target(args.target, data_folder(args.data), limit=args.limit, warn=_warn)
-    url = args.judge_base_url or os.environ.get("LLM_JUDGE_URL")
-    judge = Judge(open_chat(args.judge_model, url)) if args.judge_model else None
+    judge = Judge(open_chat(args.judge_model, judge_url(args))) if args.judge_model else None
     summary = asyncio.run(import_predictions(args.predictions, samples, args.run, judge))
     console_for(sys.stdout).print(summary_table(summary))
     return 0

@@ -16,6 +16,7 @@ from vlagent.data.manifest import Warn, load_samples, read_samples
 from vlagent.data.rows import Origin, Pictures, with_unique_ids
 from vlagent.data.tables import keep_picture, read_parquet
 from vlagent.errors import UserError
+from vlagent.files import read_json
 from vlagent.types import Record, Sample
 
 Row = dict[str, Any]
@@ -172,6 +173,14 @@ def need(row: Mapping[str, Any], column: str, path: Path) -> Any:
     if column not in row:
         raise UserError(f"{path}: a column {column!r} is expected; there are {', '.join(map(str, row))}")
     return row[column]
+
+
+def objects(path: Path) -> list[Row]:
+    """The objects of a JSON list. `UserError` where the file holds anything else."""
+    value = read_json(path)
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        raise UserError(f"{path}: a JSON list of objects is expected")
+    return value
 
 
 def shards(path: Path) -> Iterator[Row]:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from vlagent.bench.suites.base import Layout, Row, as_list, common, need
-from vlagent.errors import UserError
-from vlagent.files import read_json
+from vlagent.bench.suites.base import Layout, Row, as_list, common, need, objects
 
 FOLDERS = {"News": "News_imgs", "Paper": "Paper_images", "Video": "Video_images"}
 
@@ -21,7 +18,7 @@ def preview_rows(path: Path) -> Iterator[Row]:
     Layout read from: a public converter of huggingface.co/datasets/ONE-Lab/LiveVQA-Research-Preview
     """
     topics = _topics(path.parent / "qa_detailed.json")
-    for row in _objects(path):
+    for row in objects(path):
         name = str(need(row, "sample_id", path))
         yield common(
             row,
@@ -41,7 +38,7 @@ def benchmark_rows(path: Path) -> Iterator[Row]:
     Layout read from: github.com/fumingyang2004/LIVEVQA liveVQA_benchmarks/News/benchmark.json
     """
     folder = FOLDERS.get(path.parent.name, "")
-    for item in _objects(path):
+    for item in objects(path):
         for level in (1, 2):
             asked = item.get(f"level{level}_qa")
             if isinstance(asked, dict):
@@ -55,17 +52,10 @@ def benchmark_rows(path: Path) -> Iterator[Row]:
                 ) | {"level": str(level), "category": str(asked.get("question_type") or "")}
 
 
-def _objects(path: Path) -> list[dict[str, Any]]:
-    value = read_json(path)
-    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-        raise UserError(f"{path}: a JSON list of objects is expected")
-    return value
-
-
 def _topics(path: Path) -> dict[str, str]:
     if not path.is_file():
         return {}
-    return {str(row.get("sample_id")): str(row.get("topic") or "") for row in _objects(path)}
+    return {str(row.get("sample_id")): str(row.get("topic") or "") for row in objects(path)}
 
 
 def _picture(root: Path, name: str) -> str:

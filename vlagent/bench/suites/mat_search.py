@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from vlagent.bench.suites.base import Layout, Row, as_list, common, need
-from vlagent.errors import UserError
-from vlagent.files import read_json
+from vlagent.bench.suites.base import Layout, Row, as_list, common, need, objects
 
 WHOLE = 150
 
@@ -20,11 +18,9 @@ def rows(path: Path) -> Iterator[Row]:
     Layout read from: Visual-ARFT/evaluation_search of github.com/Liuziyu77/Visual-RFT (a fork), and a public reader of
     huggingface.co/datasets/laolao77/MAT
     """
-    value = read_json(path)
-    if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
-        raise UserError(f"{path}: a JSON list of objects is expected")
-    for number, row in enumerate(value):
-        half = {"difficulty": "easy" if number < WHOLE // 2 else "hard"} if len(value) == WHOLE else {}
+    asked = objects(path)
+    for number, row in enumerate(asked):
+        half = {"difficulty": "easy" if number < WHOLE // 2 else "hard"} if len(asked) == WHOLE else {}
         name = str(need(row, "image_path", path))
         inside = (path.parent / "MAT-Search-image" / name).is_file()
         yield (

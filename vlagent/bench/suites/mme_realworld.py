@@ -7,11 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from vlagent.bench.suites.base import Layout, Row, as_list, common, listed, need, picture_in, shards
+from vlagent.bench.suites.base import Layout, Row, as_list, common, listed, need, objects, picture_in, shards
 from vlagent.data.choices import choices_of
 from vlagent.data.tables import iter_table
-from vlagent.errors import UserError
-from vlagent.files import read_json
 
 OPTION = re.compile(r"\(([A-E])\)\s*(.*)", re.DOTALL)
 
@@ -23,10 +21,7 @@ def json_rows(path: Path) -> Iterator[Row]:
 
     Layout read from: github.com/yfzhang114/MME-RealWorld evaluation/output_test_template.json and eval_your_results.py
     """
-    value = read_json(path)
-    if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
-        raise UserError(f"{path}: a JSON list of objects is expected")
-    for row in value:
+    for row in objects(path):
         yield _row(
             row,
             name=need(row, "Question_id", path),

@@ -28,7 +28,12 @@ from vlagent.data.rows import with_unique_ids
 from vlagent.errors import UserError
 from vlagent.types import Sample
 
-_HR_BENCH = "DreamMr/HR-Bench"
+
+def _hr_bench(name: str) -> Suite:
+    """One of its two resolutions by its published name."""
+    hub = Hub(repo="DreamMr/HR-Bench", files=(f"{name}.tsv",))
+    return Suite(items=800, metric="option", k=8, entries=(name,), hub=hub)
+
 
 SUITES: dict[str, Suite] = {
     "mmsearch": Suite(
@@ -72,20 +77,8 @@ SUITES: dict[str, Suite] = {
             repo="craigwu/vstar_bench", files=("test_questions.jsonl", "direct_attributes/*", "relative_position/*")
         ),
     ),
-    "hrbench_4k": Suite(
-        items=800,
-        metric="option",
-        k=8,
-        entries=("hr_bench_4k",),
-        hub=Hub(repo=_HR_BENCH, files=("hr_bench_4k.tsv",)),
-    ),
-    "hrbench_8k": Suite(
-        items=800,
-        metric="option",
-        k=8,
-        entries=("hr_bench_8k",),
-        hub=Hub(repo=_HR_BENCH, files=("hr_bench_8k.tsv",)),
-    ),
+    "hrbench_4k": _hr_bench("hr_bench_4k"),
+    "hrbench_8k": _hr_bench("hr_bench_8k"),
     "mme_realworld": Suite(
         items=23599,
         metric="option",
