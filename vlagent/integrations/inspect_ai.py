@@ -204,25 +204,6 @@ def _content(sample: Sample) -> list[Content]:
     return [*(ContentImage(image=image.path) for image in sample.images), ContentText(text=sample.question)]
 
 
-def suite_task(
-    name: str,
-    data: str | None = None,
-    search: str | None = None,
-    workflow: str = "agent",
-    setting: str | None = None,
-    dialect: str = "default",
-    judge: str | None = None,
-) -> Task:
-    """A suite as a task; the published number of rollouts is its number of epochs."""
-    samples = load_target(name, data_folder(data), warn=lambda _: None)
-    return Task(
-        dataset=to_inspect(samples),
-        solver=agent(search, workflow, setting, dialect),
-        scorer=rules(judge),
-        epochs=SUITES[name].k,
-    )
-
-
 def _define(name: str) -> Callable[..., Task]:
     @task(name=name)
     def of_suite(
@@ -233,9 +214,15 @@ def _define(name: str) -> Callable[..., Task]:
         dialect: str = "default",
         judge: str | None = None,
     ) -> Task:
-        return suite_task(name, data, search, workflow, setting, dialect, judge)
+        """A suite as a task; the published number of rollouts is its number of epochs."""
+        samples = load_target(name, data_folder(data), warn=lambda _: None)
+        return Task(
+            dataset=to_inspect(samples),
+            solver=agent(search, workflow, setting, dialect),
+            scorer=rules(judge),
+            epochs=SUITES[name].k,
+        )
 
-    of_suite.__doc__ = suite_task.__doc__
     return of_suite
 
 
