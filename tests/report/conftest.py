@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -139,3 +140,17 @@ def browser() -> Iterator[Any]:
         )
         yield browser
         browser.close()
+
+
+@contextmanager
+def opened(browser: Any, uri: str) -> Iterator[Any]:
+    """A page in a window of a laptop's size, without a network; an error in its console fails the test."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light", offline=True)
+    page = context.new_page()
+    page.problems = []
+    page.on("pageerror", lambda error: page.problems.append(str(error)))
+    page.on("console", lambda message: page.problems.append(message.text) if message.type == "error" else None)
+    page.goto(uri)
+    yield page
+    assert page.problems == []
+    context.close()

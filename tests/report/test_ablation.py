@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.report.ablation_results import make_results
+from tests.report.conftest import opened
 from vlagent.bench.ablation import analyse, read_results
 from vlagent.cli.main import main
 from vlagent.errors import UserError
@@ -69,15 +70,8 @@ def test_a_chart_compares_only_cells_that_differ_in_one_thing(results: Path) -> 
 
 @pytest.fixture
 def page(written: Path, browser: Any) -> Iterator[Any]:
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light", offline=True)
-    page = context.new_page()
-    page.problems = []
-    page.on("pageerror", lambda error: page.problems.append(str(error)))
-    page.on("console", lambda message: page.problems.append(message.text) if message.type == "error" else None)
-    page.goto(written.as_uri())
-    yield page
-    assert page.problems == []
-    context.close()
+    with opened(browser, written.as_uri()) as page:
+        yield page
 
 
 @browser_test

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.report.conftest import EVIL, photo
+from tests.report.conftest import EVIL, opened, photo
 from vlagent.errors import UserError
 from vlagent.files import append_jsonl
 from vlagent.report.big import CHUNK, write_folder
@@ -94,16 +94,9 @@ def test_a_folder_named_report_that_is_not_ours_is_left_alone(run: Path) -> None
 @pytest.fixture
 def page(tmp_path: Path, browser: Any) -> Iterator[Any]:
     run = many(tmp_path, COUNT)
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light", offline=True)
-    page = context.new_page()
-    page.problems = []
-    page.on("pageerror", lambda error: page.problems.append(str(error)))
-    page.on("console", lambda message: page.problems.append(message.text) if message.type == "error" else None)
-    page.goto(write_folder(run, last_lines(run)).as_uri())
-    page.locator("article h2").wait_for()
-    yield page
-    assert page.problems == []
-    context.close()
+    with opened(browser, write_folder(run, last_lines(run)).as_uri()) as page:
+        page.locator("article h2").wait_for()
+        yield page
 
 
 def headline(page: Any, number: int) -> None:

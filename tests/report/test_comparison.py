@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.report.conftest import opened
 from vlagent.bench.config import EvalConfig
 from vlagent.bench.summary import summarise
 from vlagent.cli.main import main
@@ -84,15 +85,8 @@ def test_the_verb_writes_the_page_beside_what_it_prints(
 
 @pytest.fixture
 def page(runs: list[Path], tmp_path: Path, browser: Any) -> Iterator[Any]:
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light", offline=True)
-    page = context.new_page()
-    page.problems = []
-    page.on("pageerror", lambda error: page.problems.append(str(error)))
-    page.on("console", lambda message: page.problems.append(message.text) if message.type == "error" else None)
-    page.goto(write_comparison(runs, tmp_path / "page.html").as_uri())
-    yield page
-    assert page.problems == []
-    context.close()
+    with opened(browser, write_comparison(runs, tmp_path / "page.html").as_uri()) as page:
+        yield page
 
 
 @browser_test

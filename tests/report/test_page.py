@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.report.conftest import EVIL, photo
+from tests.report.conftest import EVIL, opened, photo
 from vlagent.errors import UserError
 from vlagent.files import append_jsonl
 from vlagent.report.cards import read_run
@@ -117,15 +117,8 @@ def test_a_local_pdf_links_to_its_page() -> None:
 
 @pytest.fixture
 def page(run: Path, browser: Any) -> Iterator[Any]:
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light", offline=True)
-    page = context.new_page()
-    page.problems = []
-    page.on("pageerror", lambda error: page.problems.append(str(error)))
-    page.on("console", lambda message: page.problems.append(message.text) if message.type == "error" else None)
-    page.goto(write_report(run).as_uri())
-    yield page
-    assert page.problems == []
-    context.close()
+    with opened(browser, write_report(run).as_uri()) as page:
+        yield page
 
 
 def questions(page: Any) -> list[str]:

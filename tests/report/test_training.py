@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from markupsafe import escape
 
-from tests.report.conftest import EVIL
+from tests.report.conftest import EVIL, opened
 from tests.report.training_run import make_training_run
 from vlagent.cli.main import main
 from vlagent.errors import UserError
@@ -147,15 +147,8 @@ def written(training: Path) -> Path:
 
 @pytest.fixture
 def page(written: Path, browser: Any) -> Iterator[Any]:
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light", offline=True)
-    page = context.new_page()
-    page.problems = []
-    page.on("pageerror", lambda error: page.problems.append(str(error)))
-    page.on("console", lambda message: page.problems.append(message.text) if message.type == "error" else None)
-    page.goto(written.as_uri())
-    yield page
-    assert page.problems == []
-    context.close()
+    with opened(browser, written.as_uri()) as page:
+        yield page
 
 
 def chart(page: Any, title: str) -> Any:
