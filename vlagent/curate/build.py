@@ -21,12 +21,14 @@ from pydantic import Field, model_validator
 
 from vlagent.bench.evaluate import slices_of
 from vlagent.bench.runs import read_samples
+from vlagent.bench.suites import data_folder, load_target
 from vlagent.curate.build_mix import mix
 from vlagent.curate.build_rows import write_manifest
 from vlagent.curate.card import Card, card_of, rate_of, write_card
 from vlagent.data.manifest import load_samples
 from vlagent.data.overlap import Pictures, Print, answer_keys, fingerprint, plain_key
 from vlagent.data.rows import with_unique_ids
+from vlagent.data.sealed import refuse_canaries
 from vlagent.errors import UserError
 from vlagent.files import only_writer
 from vlagent.types import ImageRef, Record, Sample
@@ -40,7 +42,7 @@ class BuildOptions(Record):
     data: tuple[str, ...] = Field(min_length=1)
     """As `load_samples` takes it: manifests, entries of one, rows."""
     without: tuple[str, ...] = ()
-    """Run folders or data whose questions must not be in it: what is fine-tuned on, and the evaluation sets."""
+    """Run folders, data or suites whose questions must not be in it: what is fine-tuned on, and what is tested on."""
     same: Same = "question"
     """What counts as the same: one question about one picture, or any question about one picture."""
     low: float = Field(default=0.0, ge=0, le=1)
@@ -99,6 +101,7 @@ def build(out: Path, options: BuildOptions, rates: Mapping[str, float] | None = 
 def choose(options: BuildOptions, rates: Mapping[str, float] | None = None) -> Built:
     """The questions of a set, in the order of the data. Raises `UserError` like `build`."""
     read = [sample for spec in options.data for sample in load_samples(spec, seed=options.seed)]
+    refuse_canaries(read, ", ".join(options.data))
     built = Built(with_unique_ids(read))
     _keep_where(built, options.where)
     look = _Look(options)
@@ -119,9 +122,9 @@ def _said(left_out: Mapping[str, int]) -> str:
 
 
 def _questions_of(spec: str) -> list[Sample]:
-    """The questions of a run folder, or of data."""
+    """The questions of a run folder, of data, or of suites."""
     path = Path(spec)
-    return read_samples(path) if (path / "samples.jsonl").is_file() else load_samples(spec)
+    return read_samples(path) if (path / "samples.jsonl").is_file() else load_target(spec, data_folder(None))
 
 
 def _keep_where(built: Built, where: Mapping[str, tuple[str, ...]]) -> None:

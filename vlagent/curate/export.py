@@ -29,6 +29,7 @@ from vlagent.bench.selection import Selection, agent_of, episodes
 from vlagent.chat.base import ImagePart, Message, TextPart
 from vlagent.curate.card import Card, card_of, write_card
 from vlagent.curate.export_forms import FORMS, Conversation, Said, write_forms
+from vlagent.data.sealed import refuse_canaries
 from vlagent.errors import UserError
 from vlagent.files import append_jsonl, only_writer, write_atomic, write_json
 from vlagent.types import EvalRow, Sample, Trajectory
@@ -78,7 +79,7 @@ def export(runs: Sequence[Path], out: Path, options: ExportOptions, rates: dict[
     """Write the episodes of run folders to an empty folder; the card that lies there too is returned.
 
     `rates` are measured pass rates by question, for the card. Raises `UserError` where a folder is no run, nothing is
-    left, the folder is not empty, or a form needs a package that is missing.
+    left, a question carries a benchmark's canary, the folder is not empty, or a form needs a package that is missing.
     """
     if out.is_dir() and any(path for path in out.iterdir() if not path.name.startswith(".")):
         raise UserError(f"{out}: this folder is not empty; choose another one for the export")
@@ -111,6 +112,7 @@ def choose(runs: Sequence[Path], options: ExportOptions) -> Chosen:
                 chosen.left_out["more than limit"] += 1
                 continue
             count += 1
+            refuse_canaries([sample], str(run))
             name = _name_of(sample, known)
             change = {"sample_id": name, "rollout": taken[name]}
             taken[name] += 1

@@ -26,7 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="empty folder to write")
     parser.add_argument("--name", default="rl", help="of the set, on its card")
     parser.add_argument(
-        "--without", action="append", default=[], metavar="RUN|DATA", help="leave out its questions (may be repeated)"
+        "--without",
+        action="append",
+        default=[],
+        metavar="RUN|DATA|SUITE",
+        help="leave out its questions (repeatable)",
     )
     parser.add_argument(
         "--same",
