@@ -141,6 +141,21 @@ def test_the_questions_of_a_run_are_left_out(tmp_path: Path) -> None:
     assert dict(built.left_out) == {f"in {tmp_path / 'run'}": 2}
 
 
+def test_the_questions_of_a_suite_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = write_set(tmp_path, "hr_mmsearch", range(2))
+    build(tmp_path / "bench", BuildOptions(data=(data,)))
+    monkeypatch.setenv("VLAGENT_DATA", str(tmp_path / "bench"))
+    assert ids(chosen(write_set(tmp_path, "a", range(4)), without=("hr_mmsearch",))) == ["a-2", "a-3"]
+
+
+def test_a_benchmark_with_a_canary_does_not_become_a_training_set(tmp_path: Path) -> None:
+    data = write_set(tmp_path, "a", range(2), canary="do not train 1234")
+    with pytest.raises(UserError, match="carries the canary of a benchmark"):
+        build(tmp_path / "out", BuildOptions(data=(data,)))
+    other = write_set(tmp_path, "b", range(1, 3))
+    assert ids(chosen(other, without=(data,))) == ["b-2"]
+
+
 def test_questions_without_a_picture_are_the_same_when_they_share_an_answer(tmp_path: Path) -> None:
     rows = [
         {"id": f"q-{n}", "prompt": "Who is it?", "image": [], "reward_model": {"ground_truth": truth}}

@@ -262,6 +262,14 @@ def test_a_folder_that_holds_something_is_left_alone(run: Path, tmp_path: Path) 
         export([run], tmp_path, ExportOptions())
 
 
+def test_episodes_about_a_benchmark_with_a_canary_are_not_exported(tmp_path: Path) -> None:
+    (plain,) = make_samples(tmp_path / "pictures", 1)
+    samples = [plain.model_copy(update={"extra": {"canary": "do not train 1234"}})]
+    write_run(tmp_path / "run", samples, play(samples, Player(samples, crop_then_answer)))
+    with pytest.raises(UserError, match="carries the canary of a benchmark"):
+        export([tmp_path / "run"], tmp_path / "out", ExportOptions(forms=("trl",)))
+
+
 def test_nothing_to_export_says_why(tmp_path: Path) -> None:
     samples = make_samples(tmp_path / "pictures", 2)
     write_run(tmp_path / "run", samples, play(samples, Player(samples, lambda *_: CROP)))
