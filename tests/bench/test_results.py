@@ -9,6 +9,8 @@ from vlagent.bench.bad_cases import bad_cases
 from vlagent.bench.results import FORMATS, harmless, published_rows, results, to_csv, to_latex, to_markdown
 from vlagent.cli.main import main
 from vlagent.errors import UserError
+from vlagent.files import append_jsonl, read_records
+from vlagent.types import EvalRow, Outcome
 
 
 async def played(folder, count=20, source="hr_mmsearch", **changes):
@@ -112,6 +114,15 @@ async def test_everything_that_is_not_right_is_in_the_table_of_bad_cases(tmp_pat
         "2",
         "rule",
     )
+
+
+async def test_an_episode_that_became_right_when_it_was_retried_is_no_bad_case(tmp_path):
+    await run_here(tmp_path, questions(20))
+    before = bad_cases(tmp_path)
+    row = next(row for row in read_records(tmp_path / "rows.jsonl", EvalRow) if row.outcome is Outcome.WRONG)
+    append_jsonl(tmp_path / "rows.jsonl", row.model_copy(update={"outcome": Outcome.RIGHT}))
+    assert row.sample_id in before
+    assert row.sample_id not in bad_cases(tmp_path)
 
 
 @pytest.mark.parametrize(
