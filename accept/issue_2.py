@@ -230,6 +230,7 @@ def training(ctx: Context) -> list[Figure]:
         **os.environ,
         "OUT": str(out),
         "PYTHON": sys.executable,
+        "WITHOUT_RL": "1",
         "SMALL": "1" if ctx.quick or ctx.broken else "",
     }
     with (ctx.folder / "training.log").open("a") as log:

@@ -12,6 +12,7 @@ from pathlib import Path
 from accept.harness import ROOT, Context, Figure, Item, dump
 from accept.issue_3_learning import clean, learning, mutants, one_thread
 from vlagent.bench.ablation import BEFORE, RunResult, analyse, read_results
+from vlagent.files import read_json
 from vlagent.report.ablation import write_ablation_report
 
 ABLATION = ROOT / "docs" / "ablations" / "toy_algorithms"
@@ -177,16 +178,16 @@ def speed(ctx: Context) -> list[Figure]:
 
 
 def shipped(ctx: Context) -> list[Figure]:
-    """The RL checkpoint in the package is the default; sabotaged, the trained one of stage 0 is asked for."""
+    """The RL checkpoint in the package is the default, and the card has its scores; sabotaged, another is asked for."""
     from vlagent.cli import shipped as package
 
-    name = package.DEFAULT
-    card = package.CHECKPOINTS / name / "README.md"
-    exists = Path(package.CHECKPOINTS / name / "model.safetensors").exists()
-    wanted = "trained" if ctx.broken else "rl"
+    name, wanted = package.default_model(), "shipped:sft" if ctx.broken else "shipped:rl"
+    card = (package.CHECKPOINTS / "MODEL_CARD.md").read_text()
+    scores = read_json(package.CHECKPOINTS / "scores.json")["worlds"]
+    told = "| `rl` |" in card and all("rl" in world["right"] for world in scores.values())
     return [
-        Figure("shipped_default_is_rl", float(exists and name == wanted), 1, note=name),
-        Figure("shipped_has_card", float(card.exists()), 1),
+        Figure("shipped_default_is_rl", float(name == wanted), 1, note=name or "none"),
+        Figure("shipped_has_card", float(told), 1),
     ]
 
 

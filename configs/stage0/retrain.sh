@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Makes every shipped checkpoint anew, by the commands of its card; about half an hour on two cores.
+# Makes every shipped checkpoint anew, by the commands of its card; about three quarters of an hour on two cores.
 #   OUT=runs/retrained bash configs/stage0/retrain.sh
 # The same command goes on after any interruption. PYTHON is the interpreter; SMALL=1 takes a few steps of everything,
-# to see that it runs. OUT/seconds.json says what each command took.
+# to see that it runs; WITHOUT_RL=1 ends before reinforcement learning. OUT/seconds.json says what each command took.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 out=${OUT:-runs/retrained}
@@ -11,7 +11,7 @@ cd "$out"
 python=${PYTHON:-python}
 export OMP_NUM_THREADS=1
 
-stage0_words=() sft_words=()
+stage0_words=() sft_words=() rl_words=()
 questions=(train=400 val=20)
 if [ -n "${SMALL:-}" ]; then
   stage0_words=(pictures.scenes=4 pictures.held_scenes=2 pictures.thumbnails=4 vision.steps=2 vision.crops=2
@@ -19,6 +19,7 @@ if [ -n "${SMALL:-}" ]; then
     'decoder.phases=[{steps=1,rows=2,drills=1},{steps=2,rows=2,drills=1}]' join.steps=2 join.rows=2 join.crops=2
     join.drills=2)
   sft_words=(max_steps=2 validation.limit=2)
+  rl_words=(steps=1 validation.limit=2 batch.prompts=2 batch.samples=2)
   questions=(train=4 val=1)
 fi
 flaws=redundant_call=0.3,stray_crop=0.1,early_guess=0.1,broken_call=0.05
@@ -36,11 +37,11 @@ once() {
   touch "seconds/$name.done"
 }
 
-# Starts a fine-tuning, or goes on with it.
-fine_tune() {
-  local name=$1 run=$2
-  shift 2
-  if [ -d "$run" ]; then once "$name" sft --resume "$run"; else once "$name" sft "$@"; fi
+# Starts a training, or goes on with it.
+train() {
+  local verb=$1 name=$2 run=$3
+  shift 3
+  if [ -d "$run" ]; then once "$name" "$verb" --resume "$run"; else once "$name" "$verb" "$@"; fi
 }
 
 once stage0 stage0 "$root/configs/stage0/tiny.toml" "${stage0_words[@]}"
@@ -48,15 +49,20 @@ once world toy make runs/toy --seed 1 --splits train,val --per-kind "${questions
   --short-prompt
 once demos toy demos runs/toy runs/demos --imperfect "$flaws" --direct 0.05
 once demos_clean toy demos runs/toy runs/demos_clean
-fine_tune sft runs/toy_sft "$root/configs/sft/toy_sft.toml" "${sft_words[@]}"
-fine_tune sft_clean runs/toy_sft_clean "$root/configs/sft/toy_sft_clean.toml" "${sft_words[@]}"
-fine_tune sft_full runs/toy_sft_full "$root/configs/sft/toy_sft_full.toml" "${sft_words[@]}"
+train sft sft runs/toy_sft "$root/configs/sft/toy_sft.toml" "${sft_words[@]}"
+train sft sft_clean runs/toy_sft_clean "$root/configs/sft/toy_sft_clean.toml" "${sft_words[@]}"
+train sft sft_full runs/toy_sft_full "$root/configs/sft/toy_sft_full.toml" "${sft_words[@]}"
+if [ -z "${WITHOUT_RL:-}" ]; then
+  train rl rl runs/toy_rl "$root/configs/rl/toy_bn_gspo.toml" model.path=runs/toy_sft/model run=runs/toy_rl steps=160 \
+    optim.schedule=cosine "${rl_words[@]}"
+fi
 
-rm -rf base sft sft-clean trained
+rm -rf base sft sft-clean trained rl
 cp -r runs/stage0/base base
 cp -r runs/toy_sft/model sft
 cp -r runs/toy_sft_clean/model sft-clean
 cp -r runs/toy_sft_full/model trained
+[ -n "${WITHOUT_RL:-}" ] || cp -r runs/toy_rl/model rl
 "$python" - <<'PYTHON'
 import json
 from pathlib import Path

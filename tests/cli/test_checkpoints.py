@@ -17,7 +17,7 @@ from vlagent.cli.shipped import CHECKPOINTS, settings_of, shipped
 pytest.importorskip("torch", reason="models in this process need the extra [train]")
 pytestmark = pytest.mark.torch
 ROOT = Path(__file__).parents[2]
-NAMES = ("base", "sft", "sft-clean", "trained")
+NAMES = ("base", "sft", "sft-clean", "trained", "rl")
 MEGABYTES = 20
 
 
@@ -63,7 +63,7 @@ def test_the_commands_of_the_card_make_the_like(tmp_path: Path) -> None:
         assert _digest(made / file) == _digest(kept / file), file
 
 
-@pytest.mark.parametrize("name", ["sft", "trained"])
+@pytest.mark.parametrize("name", ["sft", "rl", "trained"])
 def test_the_scores_of_the_card_repeat(name: str, tmp_path: Path) -> None:
     """Within two standard errors of the difference, on other questions and other draws."""
     from accept.issue_2 import open_world, play

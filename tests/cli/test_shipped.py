@@ -35,8 +35,8 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from vlagent.model.tiny import PROTOCOL_PIECES, TinySpec, make_policy
 
     folder = tmp_path_factory.mktemp("checkpoints")
-    make_policy(TinySpec(pieces=PROTOCOL_PIECES), seed=0).save(folder / "trained")
-    write_json(folder / "trained" / shipped.SETTINGS, SETTINGS)
+    make_policy(TinySpec(pieces=PROTOCOL_PIECES), seed=0).save(folder / "rl")
+    write_json(folder / "rl" / shipped.SETTINGS, SETTINGS)
     return folder
 
 
@@ -50,8 +50,8 @@ def in_package(checkpoints: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 def test_the_shipped_model_is_used_and_named_where_nothing_else_is(
     in_package: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    assert name_or_default(None, None) == "shipped:trained"
-    assert "shipped:trained" in capsys.readouterr().err
+    assert name_or_default(None, None) == "shipped:rl"
+    assert "shipped:rl" in capsys.readouterr().err
     assert name_or_default("mine", None) == "mine"
     assert name_or_default(None, "http://127.0.0.1:1/v1") is None
     assert capsys.readouterr().err == ""
@@ -63,7 +63,7 @@ def test_without_torch_the_message_says_how_to_get_it(in_package: Path, monkeypa
         name_or_default(None, None)
 
 
-@pytest.mark.parametrize(("name", "said"), [("shipped:nope", "shipped:trained"), ("local:nowhere", "config.json")])
+@pytest.mark.parametrize(("name", "said"), [("shipped:nope", "shipped:rl"), ("local:nowhere", "config.json")])
 def test_a_checkpoint_that_is_not_there_is_one_line(in_package: Path, name: str, said: str) -> None:
     with pytest.raises(UserError, match=said):
         shipped.folder_of(name)
@@ -71,7 +71,7 @@ def test_a_checkpoint_that_is_not_there_is_one_line(in_package: Path, name: str,
 
 def test_eval_runs_a_folder_with_its_own_settings_unless_others_are_given(in_package: Path, checkpoints: Path) -> None:
     assert main(["toy", "make", "world", "--seed", "5", "--per-kind", "1", "--splits", "test", "--short-prompt"]) == 0
-    words = ["eval", "world/manifest.json", "--search", "world/test/search", "--model", f"local:{checkpoints}/trained"]
+    words = ["eval", "world/manifest.json", "--search", "world/test/search", "--model", f"local:{checkpoints}/rl"]
     assert main([*words, "--run", "own"]) == 0
     assert main([*words, "--run", "given", "--temperature", "0.5", "--max-turns", "1"]) == 0
     own, given = (read_json(Path(run) / "config.json")["agent"] for run in ("own", "given"))
@@ -86,7 +86,7 @@ def test_the_demo_lets_it_play_in_three_workflows_and_with_broken_tools(
 ) -> None:
     assert main(["demo", "--per-kind", "1", "--folder", "demo"]) == 0
     said = capsys.readouterr().out
-    assert "shipped:trained plays" in said
+    assert "shipped:rl plays" in said
     for run, workflow in (("direct", "direct"), ("rag", "rag"), ("agent", "agent"), ("control", "agent")):
         assert run in said
         summary = read_json(Path("demo") / run / "summary.json")
@@ -114,11 +114,11 @@ def test_a_checkpoint_without_settings_brings_none(tmp_path: Path) -> None:
 
 def test_an_endpoint_and_a_model_in_this_process_are_not_both_given(in_package: Path) -> None:
     with pytest.raises(UserError, match="--base-url http://x"):
-        name_or_default("shipped:trained", "http://x")
+        name_or_default("shipped:rl", "http://x")
     with pytest.raises(UserError, match="--base-url http://x"):
         name_or_default(f"local:{in_package}", "http://x")
 
 
 def test_native_tool_calls_are_refused_before_anything_is_counted_as_wrong(in_package: Path) -> None:
     with pytest.raises(UserError, match="text dialect"):
-        open_model("shipped:trained", dialect="openai-tools")
+        open_model("shipped:rl", dialect="openai-tools")

@@ -15,8 +15,8 @@ from vlagent.errors import UserError
 from vlagent.files import read_json
 
 CHECKPOINTS = Path(str(files("vlagent"))) / "checkpoints"
-DEFAULT = "trained"
-"""The best one: what `ask`, `eval` and `demo` use without a model."""
+DEFAULT = "rl"
+"""The end of the recipe, fine-tuned and then reinforced: what `ask`, `eval` and `demo` use without a model."""
 SETTINGS = "agent.json"
 """Beside the weights: how episodes have to run for this model (an `AgentConfig`)."""
 PREFIX = "shipped:"
@@ -36,7 +36,7 @@ def shipped() -> tuple[str, ...]:
 
 
 def default_model() -> str | None:
-    """`shipped:trained`, or None where it cannot run here."""
+    """`shipped:rl`, or None where it cannot run here."""
     return f"{PREFIX}{DEFAULT}" if has_torch() and DEFAULT in shipped() else None
 
 
