@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Protocol, runtime_checkable
 
 from vlagent.errors import UserError
+from vlagent.plugins import loaded, plugins
 from vlagent.search.base import SearchServices
 from vlagent.tools.base import Arguments, Tool
 from vlagent.tools.calculator import Calculator
@@ -38,7 +38,7 @@ class Needy(Protocol):
 
 def tool_names() -> list[str]:
     """Every tool that can be asked for."""
-    return [*TOOLS, *sorted(set(_plugins()) - set(TOOLS))]
+    return [*TOOLS, *sorted(set(plugins(GROUP)) - set(TOOLS))]
 
 
 def make_tools(
@@ -70,13 +70,10 @@ def _made(name: str, options: Mapping[str, Any]) -> Tool:
 
 
 def _plugin(name: str) -> type:
-    found = _plugins().get(name)
+    found = plugins(GROUP).get(name)
     if found is None:
         raise UserError(f"tool {name!r}: no such tool; there are {', '.join(tool_names())}")
-    try:
-        kind = found.load()
-    except (ImportError, AttributeError) as error:
-        raise UserError(f"tool {name!r} ({found.value}) cannot be loaded: {error}") from error
+    kind = loaded(f"tool {name!r}", found)
     _check(name, kind)
     return kind  # type: ignore[no-any-return]
 
@@ -88,7 +85,3 @@ def _check(name: str, kind: Any) -> None:
         raise UserError(f"tool {name!r}: {kind!r} needs the attribute name = {name!r} and a method run")
     if not (isinstance(arguments, type) and issubclass(arguments, Arguments)) or not getattr(kind, "description", ""):
         raise UserError(f"tool {name!r}: {kind!r} needs a description and arguments, of kind tools.base.Arguments")
-
-
-def _plugins() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=GROUP)}

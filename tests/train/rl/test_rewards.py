@@ -103,13 +103,16 @@ def test_another_package_can_bring_a_part(tmp_path: Path, processor: Any, monkey
     package = tmp_path / "site"
     (package / "brief-1.0.dist-info").mkdir(parents=True)
     (package / "brief-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: brief\nVersion: 1.0\n")
-    (package / "brief-1.0.dist-info" / "entry_points.txt").write_text("[vlagent.rewards]\nbrief = brief_part:part\n")
+    points = "[vlagent.rewards]\nbrief = brief_part:part\ngone = brief_part:gone\n"
+    (package / "brief-1.0.dist-info" / "entry_points.txt").write_text(points)
     (package / "brief_part.py").write_text("def part(sample, trajectory):\n    return 1 / len(trajectory.turns)\n")
     monkeypatch.syspath_prepend(str(package))
     played = episode(tmp_path, processor, LOOK_UP, RIGHT)
     assert worth(played, plugins={"brief": 0.5}).total == 1.75
     with pytest.raises(UserError, match="no part 'long'"):
         worth(played, plugins={"long": 1.0})
+    with pytest.raises(UserError, match=r"'gone' \(brief_part:gone\) cannot be loaded"):
+        worth(played, plugins={"gone": 1.0})
 
 
 def test_a_plugin_cannot_take_the_name_of_a_part_of_ours() -> None:

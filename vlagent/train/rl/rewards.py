@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from pydantic import Field, FiniteFloat, field_validator
 from vlagent.chat.base import ChatModel
 from vlagent.chat.open import open_chat
 from vlagent.errors import ServiceError, UserError
+from vlagent.plugins import loaded, plugins
 from vlagent.rewards.judge import Judge
 from vlagent.rewards.rubric import Scored, judged, option_of_truth, outcome_of
 from vlagent.types import Call, Outcome, Record, Reward, Sample, StopReason, Trajectory, Turn
@@ -178,11 +178,11 @@ def _holds(turn: Turn, truths: list[str]) -> bool:
 @cache
 def plugin(name: str) -> PartFn:
     """A part that another package brings. Raises `UserError` where none does."""
-    for point in entry_points(group=GROUP):
-        if point.name == name:
-            found: PartFn = point.load()
-            return found
-    raise UserError(f"rewards.plugins: no part {name!r} among the entry points {GROUP!r}; install what brings it")
+    point = plugins(GROUP).get(name)
+    if point is None:
+        raise UserError(f"rewards.plugins: no part {name!r} among the entry points {GROUP!r}; install what brings it")
+    found: PartFn = loaded(f"rewards.plugins: {name!r}", point)
+    return found
 
 
 def is_fault(scored: Scored, stop: StopReason) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.train.rl.algorithms.parts import advantage, rewards_of
+from vlagent import plugins
 from vlagent.config import make_config
 from vlagent.errors import UserError
 from vlagent.train.rl.algorithms import registry
@@ -65,7 +66,7 @@ def _offer(monkeypatch: pytest.MonkeyPatch, folder: Path, value: str) -> None:
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.delitem(sys.modules, "elsewhere", raising=False)
     points = EntryPoints([EntryPoint("mine", value, registry.GROUP)])
-    monkeypatch.setattr(registry, "entry_points", lambda group: points.select(group=group))
+    monkeypatch.setattr(plugins, "entry_points", lambda group: points.select(group=group))
 
 
 def test_another_package_brings_an_advantage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

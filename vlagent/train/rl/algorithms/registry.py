@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
-
 from vlagent.errors import UserError
+from vlagent.plugins import loaded, plugins
 from vlagent.train.rl.algorithms.base import AdvantageFn
 from vlagent.train.rl.algorithms.bn_gspo import bn_gspo
 from vlagent.train.rl.algorithms.dr_grpo import dr_grpo
@@ -27,26 +25,19 @@ ADVANTAGES: dict[str, AdvantageFn] = {
 
 def advantage_names() -> list[str]:
     """Every advantage that can be asked for."""
-    return [*ADVANTAGES, *sorted(set(_plugins()) - set(ADVANTAGES))]
+    return [*ADVANTAGES, *sorted(set(plugins(GROUP)) - set(ADVANTAGES))]
 
 
 def get_advantage(name: str) -> AdvantageFn:
     """The advantage function of this name. Raises `UserError` where there is none."""
     if name in ADVANTAGES:
         return ADVANTAGES[name]
-    found = _plugins().get(name)
+    found = plugins(GROUP).get(name)
     if found is None:
         raise UserError(f"advantage {name!r}: no such algorithm; there are {', '.join(advantage_names())}")
-    try:
-        function: Any = found.load()
-    except (ImportError, AttributeError) as error:
-        raise UserError(f"advantage {name!r} ({found.value}) cannot be loaded: {error}") from error
+    function = loaded(f"advantage {name!r}", found)
     if not callable(function):
         raise UserError(
             f"advantage {name!r}: {found.value} must be a function (Rewards, AdvantageConfig) -> Advantages"
         )
     return function  # type: ignore[no-any-return]
-
-
-def _plugins() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=GROUP)}
