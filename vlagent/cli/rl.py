@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from vlagent.cli import sft
-from vlagent.cli.training import need_torch, training_config
+from vlagent.cli.training import need_torch, report, show, training_config
 from vlagent.train.rl.config import RlConfig
 from vlagent.train.rl.folder import FREE
 
@@ -23,22 +22,9 @@ def run(args: argparse.Namespace) -> int:
     config = training_config(RlConfig, args, "rl", FREE)
     need_torch("rl", "trl", "datasets")
     if args.dry_run:
-        return _dry_run(config)
+        from vlagent.train.plan import plan_rl, plan_table
+
+        return show(config, plan_table(plan_rl(config)))
     from vlagent.train.rl.run import train_rl
 
-    summary = train_rl(config, resume=args.resume is not None)
-    if summary.ended == "stopped":
-        print(f"vlagent: stopped after step {summary.steps}", file=sys.stderr)
-        print(f"vlagent: go on with: vlagent rl --resume {summary.run}", file=sys.stderr)
-        return 130
-    print(summary.model or summary.run)
-    return 0
-
-
-def _dry_run(config: RlConfig) -> int:
-    from vlagent.train.plan import plan_rl, plan_table
-
-    table = plan_table(plan_rl(config))
-    print(config.model_dump_json(indent=1, exclude_none=True))
-    print(table)
-    return 0
+    return report(train_rl(config, resume=args.resume is not None))

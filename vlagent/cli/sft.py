@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
-from vlagent.cli.training import need_torch, training_config
+from vlagent.cli.training import need_torch, report, show, training_config
 from vlagent.train.config import SftConfig
 from vlagent.train.folder import FREE
 
@@ -25,22 +24,9 @@ def run(args: argparse.Namespace) -> int:
     config = training_config(SftConfig, args, "sft", FREE)
     need_torch("sft")
     if args.dry_run:
-        return _dry_run(config)
+        from vlagent.train.plan import plan_sft, plan_table
+
+        return show(config, plan_table(plan_sft(config)))
     from vlagent.train.sft import train_sft
 
-    summary = train_sft(config, resume=args.resume is not None)
-    if summary.ended == "stopped":
-        print(f"vlagent: stopped after step {summary.steps}", file=sys.stderr)
-        print(f"vlagent: go on with: vlagent sft --resume {summary.run}", file=sys.stderr)
-        return 130
-    print(f"{summary.model}")
-    return 0
-
-
-def _dry_run(config: SftConfig) -> int:
-    from vlagent.train.plan import plan_sft, plan_table
-
-    table = plan_table(plan_sft(config))
-    print(config.model_dump_json(indent=1, exclude_none=True))
-    print(table)
-    return 0
+    return report(train_sft(config, resume=args.resume is not None))

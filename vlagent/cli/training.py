@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
@@ -11,7 +12,8 @@ from pydantic import BaseModel
 
 from vlagent.config import load_config, make_config
 from vlagent.errors import UserError
-from vlagent.train.folder import check_same_run, read_run_config
+from vlagent.train.folder import SftSummary, check_same_run, read_run_config
+from vlagent.train.rl.folder import RlSummary
 
 C = TypeVar("C", bound=BaseModel)
 
@@ -39,3 +41,20 @@ def need_torch(verb: str, *more: str) -> None:
     missing = [name for name in ("torch", "transformers", "accelerate", "peft", *more) if find_spec(name) is None]
     if missing:
         raise UserError(f"{verb} needs {missing[0]}: pip install 'vlagent[train]'")
+
+
+def report(summary: SftSummary | RlSummary) -> int:
+    """Say where the model is, or how to go on; the exit code."""
+    if summary.ended == "stopped":
+        print(f"vlagent: stopped after step {summary.steps}", file=sys.stderr)
+        print(f"vlagent: go on with: vlagent {summary.verb} --resume {summary.run}", file=sys.stderr)
+        return 130
+    print(summary.model or summary.run)
+    return 0
+
+
+def show(config: BaseModel, table: str) -> int:
+    """What --dry-run prints: the settings, then the memory."""
+    print(config.model_dump_json(indent=1, exclude_none=True))
+    print(table)
+    return 0

@@ -86,6 +86,20 @@ def read_checkpoint(folder: Path, model: nn.Module, optimizer: Any, kind: type[P
     return kind.model_validate(read_json(folder / "state.json"))
 
 
+def last_position(run: Path, model: nn.Module, optimizer: Any, fresh: P, trained_on: str) -> P | None:
+    """Put the last whole checkpoint back; where it was, or None where there is none.
+
+    Raises `UserError` where what the run is `trained_on` is no longer what `fresh` says.
+    """
+    saved = checkpoints(run)
+    if not saved:
+        return None
+    position = read_checkpoint(saved[-1], model, optimizer, type(fresh))
+    if position.rows_digest != fresh.rows_digest:
+        raise UserError(f"{run}: its {trained_on} have changed since it began; start another run")
+    return position
+
+
 def drop_leftovers(run: Path) -> None:
     """Remove what a kill in mid-write left."""
     folder = run / "checkpoints"

@@ -153,18 +153,28 @@ class SftConfig(Record):
     @model_validator(mode="before")
     @classmethod
     def _starts_from_its_preset(cls, table: Any) -> Any:
-        name = table.get("preset") if isinstance(table, dict) else None
-        if name is None:
-            return table
-        if name not in list(PRESETS):
-            raise ValueError(f"no preset {name!r}; there are {', '.join(PRESETS)}")
-        return over(PRESETS[name], table)
+        return over_preset(PRESETS, table)
 
     @model_validator(mode="after")
     def _trains_something(self) -> Self:
-        if self.model.lora is None and set(self.model.freeze) >= {"vision", "projector", "language"}:
-            raise ValueError("model.freeze names every part, so nothing would be trained")
+        refuse_all_frozen(self.model)
         return self
+
+
+def refuse_all_frozen(model: ModelConfig) -> None:
+    """ValueError where nothing would be trained."""
+    if model.lora is None and set(model.freeze) >= {"vision", "projector", "language"}:
+        raise ValueError("model.freeze names every part, so nothing would be trained")
+
+
+def over_preset(presets: dict[str, dict[str, Any]], table: Any) -> Any:
+    """`table` with what only the preset that it names says filled in. ValueError where there is no such preset."""
+    name = table.get("preset") if isinstance(table, dict) else None
+    if name is None:
+        return table
+    if name not in list(presets):
+        raise ValueError(f"no preset {name!r}; there are {', '.join(presets)}")
+    return over(presets[name], table)
 
 
 def over(base: dict[str, Any], table: dict[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from vlagent.model.load import Policy
 from vlagent.randomness import seed_of
 from vlagent.train.adamw import CompensatedAdamW
 from vlagent.train.batch import Mixture, Share, epoch_steps, prefetch, shares
-from vlagent.train.checkpoint import Position, checkpoints, drop_leftovers, read_checkpoint, write_checkpoint
+from vlagent.train.checkpoint import Position, drop_leftovers, last_position, write_checkpoint
 from vlagent.train.config import ModelConfig, OptimConfig, SftConfig, SourceConfig
 from vlagent.train.folder import (
     SftSummary,
@@ -134,12 +134,8 @@ class SftTrainer:
         """Go to the last whole checkpoint, or to the start where there is none."""
         if self.accelerator.is_main_process:
             drop_leftovers(self.run)
-        saved = checkpoints(self.run)
-        if saved:
-            position = read_checkpoint(saved[-1], self.policy.model, self.optimizer, Position)
-            if position.rows_digest != self.position.rows_digest:
-                raise UserError(f"{self.run}: its rows have changed since it began; start another run")
-            self.position = position
+        found = last_position(self.run, self.policy.model, self.optimizer, self.position, "rows")
+        self.position = found or self.position
         if self.accelerator.is_main_process:
             cut_metrics(self.run, self.position.step)
         self.accelerator.wait_for_everyone()

@@ -6,7 +6,15 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from vlagent.train.config import BatchConfig, ModelConfig, OptimConfig, SaveConfig, ValidationConfig, over
+from vlagent.train.config import (
+    BatchConfig,
+    ModelConfig,
+    OptimConfig,
+    SaveConfig,
+    ValidationConfig,
+    over_preset,
+    refuse_all_frozen,
+)
 from vlagent.train.rl.algorithms.config import AlgorithmConfig
 from vlagent.train.rl.data import DataConfig
 from vlagent.train.rl.engines import EngineConfig
@@ -125,17 +133,11 @@ class RlConfig(Record):
     @model_validator(mode="before")
     @classmethod
     def _starts_from_its_preset(cls, table: Any) -> Any:
-        if not isinstance(table, dict):
-            return table
-        name = table.get("preset")
-        if name is not None and name not in list(PRESETS):
-            raise ValueError(f"no preset {name!r}; there are {', '.join(PRESETS)}")
-        return _validates_as_it_trains(over(PRESETS[name], table) if name else table)
+        return _validates_as_it_trains(over_preset(PRESETS, table)) if isinstance(table, dict) else table
 
     @model_validator(mode="after")
     def _trains_something(self) -> Self:
-        if self.model.lora is None and set(self.model.freeze) >= {"vision", "projector", "language"}:
-            raise ValueError("model.freeze names every part, so nothing would be trained")
+        refuse_all_frozen(self.model)
         if self.model.mixed_precision == "fp16":
             raise ValueError('model.mixed_precision = "fp16" needs loss scaling, which skipped steps break; use "bf16"')
         return self

@@ -23,7 +23,7 @@ from vlagent.files import iter_jsonl, only_writer, write_json
 from vlagent.model.load import Policy, load_policy
 from vlagent.model.vision import speed_up_vision
 from vlagent.randomness import seed_of
-from vlagent.train.checkpoint import checkpoints, drop_leftovers, read_checkpoint, write_checkpoint
+from vlagent.train.checkpoint import drop_leftovers, last_position, write_checkpoint
 from vlagent.train.folder import METRICS, cut_metrics, new_name, refuse_full, start_folder
 from vlagent.train.interrupt import Interrupt
 from vlagent.train.parts import export, load_trainee, trainable
@@ -103,15 +103,11 @@ class RlRun:
         """Go to the last whole checkpoint, or to the start where there is none."""
         if self.state.is_main_process:
             drop_leftovers(self.run)
-        saved = checkpoints(self.run)
-        if saved:
-            position = read_checkpoint(saved[-1], self.policy.model, self.optimizer, RlPosition)
-            if position.rows_digest != self.position.rows_digest:
-                raise UserError(f"{self.run}: its questions have changed since it began; start another run")
-            self.position = position
+        found = last_position(self.run, self.policy.model, self.optimizer, self.position, "questions")
+        self.position = found or self.position
         if self.state.is_main_process:
             for name in (METRICS, ALARMS):
-                cut_metrics(self.run, self.position.step if saved else -1, name)
+                cut_metrics(self.run, self.position.step if found else -1, name)
         self.state.wait_for_everyone()
 
     def train(self) -> RlSummary:
