@@ -26,6 +26,10 @@ _SPEAKS_EARLY = re.compile(
     re.IGNORECASE,
 )
 """Said in the last turn, this is only how one concludes."""
+_AFTER = frozenset(("here", "has", "to", "would", "should", "comes", "is", "as", "will"))
+"""A digit before one of these counts nothing."""
+
+
 def leaks(sample: Sample, trajectory: Trajectory, *, strict: bool = False) -> list[Finding]:
     """Turns that know too much. `strict` is for hinted models: no name counts as read from the uncropped picture."""
     found = []
@@ -66,8 +70,9 @@ def _names_what_it_sees(gold: str, step: Step) -> bool:
 def _is_said(step: Step, gold: str) -> bool:
     if len(gold) > 1:
         return holds(said_in(step.turn), gold)
-    # A single digit is everywhere by chance; it counts where a phrase ends with it.
-    return bool(re.search(rf"(?<![\w.,]){re.escape(gold)}(?=\s*(?:[.,;:!?)]|$))", step.thought))
+    # A single digit is everywhere by chance, mostly before what it counts.
+    found = re.finditer(rf"(?<![\w.,]){re.escape(gold)}(?![.,]?\d)(\W*)(\w*)", step.thought)
+    return any(after[2] == "" or re.search(r"[.,;:!?)]", after[1]) or after[2] in _AFTER for after in found)
 
 
 def _states_option(sample: Sample, step: Step) -> bool:

@@ -19,8 +19,8 @@ from vlagent.types import Hit, Sample, Trajectory
 
 _INTENTS = {
     "image_crop": re.compile(
-        r"\b(?:zoom\w*|crop\w*|magnif\w*|enlarg\w*|clos(?:er|e-up|e up)|nearer|inspect\w*|cut(?:ting)? out|blow\w* up"
-        r"|detail\w*|region|look at the \w+ (?:sign|label|text|plate|corner|part)|(?:too )?small|legible|unreadable"
+        r"\b(?:zoom\w*|crop\w*|magnif\w*|enlarg\w*|clos(?:er|e-up|e up)|nearer|inspect\w*"
+        r"|cut(?:ting)? out|blow\w*[- ]up|detail\w*|region|look at the \w+ (?:sign|label|text|plate|corner|part)|(?:too )?small|legible|unreadable"
         r"|search (?:the|this) (?:image|picture|photo\w*) for|full resolution)\b",
         re.IGNORECASE,
     ),
@@ -111,7 +111,7 @@ def _misreports(step: Step, trajectory: Trajectory) -> str:
         return ""
     if before.call.name == "text_search":
         said = [text for text in NUMBER.findall(step.thought) if len(text) > 1]
-        # Whether the answer itself is supported is `flaws_support`'s question, whether it comes too early `flaws_leak`'s.
+        # The answer itself is left to `flaws_support` and `flaws_leak`.
         strange = [text for text in said if text != trajectory.answer and not _is_known_number(text, step)]
         if strange:
             return f"{strange[0]} stands in no result"
