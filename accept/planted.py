@@ -1,7 +1,7 @@
 """Episodes with one planted flaw each, from a generator of its own: it knows the world, not the rules.
 
-Clean episodes are the toy demonstrator's, played through the real loop and told in other words. A flaw is an edit of one of
-them; `Planted.kinds` says what is truly wrong, the planted kind first, and what follows from it.
+Clean episodes are the toy demonstrator's, played through the real loop and told in other words. A flaw is an edit of
+one of them; `Planted.kinds` says what is truly wrong, the planted kind first, and what follows from it.
 """
 
 from __future__ import annotations
@@ -107,7 +107,9 @@ def _once(samples: Sequence[Sample]) -> list[Sample]:
 
 
 async def _play(samples: Sequence[Sample], search: SearchServices) -> list[tuple[Sample, Trajectory]]:
-    agent = Agent(FlawedOracle(samples, DemoConfig(agent=CONFIG)), CONFIG, make_tools(CONFIG.tools, search=search), search)
+    agent = Agent(
+        FlawedOracle(samples, DemoConfig(agent=CONFIG)), CONFIG, make_tools(CONFIG.tools, search=search), search
+    )
     found = []
     async with aclosing(run_pool(agent, [(sample, 0) for sample in samples], concurrency=32)) as ended:
         async for sample, trajectory in ended:

@@ -20,7 +20,8 @@ from vlagent.types import Hit, Sample, Trajectory
 _INTENTS = {
     "image_crop": re.compile(
         r"\b(?:zoom\w*|crop\w*|magnif\w*|enlarg\w*|clos(?:er|e-up|e up)|nearer|inspect\w*"
-        r"|cut(?:ting)? out|blow\w*[- ]up|detail\w*|region|look at the \w+ (?:sign|label|text|plate|corner|part)|(?:too )?small|legible|unreadable"
+        r"|cut(?:ting)? out|blow\w*[- ]up|detail\w*|region"
+        r"|look at the \w+ (?:sign|label|text|plate|corner|part)|(?:too )?small|legible|unreadable"
         r"|search (?:the|this) (?:image|picture|photo\w*) for|full resolution)\b",
         re.IGNORECASE,
     ),

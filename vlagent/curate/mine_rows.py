@@ -46,4 +46,3 @@ def _search_columns(sample: Sample) -> dict[str, Any]:
         "image_search_thumbnail_list": list(found.thumbnails),
         "image_search_summary": found.summary,
     }
-

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.util
 
 HELP = "make data: mine, synthesise, verify, build sets and benchmarks"
 VERBS = {
@@ -25,8 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verbs below `curate`."""
     verbs = parser.add_subparsers(dest="curate_verb", metavar="VERB", required=True, help=", ".join(VERBS))
     for name, line in VERBS.items():
-        if importlib.util.find_spec(f"vlagent.cli.curate.{name}") is None:
-            continue
         module = importlib.import_module(f"vlagent.cli.curate.{name}")
         sub = verbs.add_parser(name, help=line, description=line)
         module.add_arguments(sub)
