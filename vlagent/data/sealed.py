@@ -116,7 +116,11 @@ def _fernet(password: str, salt: str) -> Any:
         from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
     except ImportError:
         raise UserError("sealed answers need the package cryptography: pip install 'vlagent[seal]'") from None
-    key = Scrypt(salt=base64.b64decode(salt), length=32, n=COST, r=8, p=1).derive(password.encode())
+    try:
+        raw = base64.b64decode(salt)
+    except ValueError:
+        raise UserError(f"{FILE}: its salt is damaged; fetch the benchmark again") from None
+    key = Scrypt(salt=raw, length=32, n=COST, r=8, p=1).derive(password.encode())
     return Fernet(base64.urlsafe_b64encode(key))
 
 

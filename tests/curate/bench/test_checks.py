@@ -239,3 +239,31 @@ async def test_a_kill_in_the_middle_of_an_episode_repeats_no_answer(bench: Bench
     assert (await measure(bench, player(after, workflow="agent"))).hard == 1
     assert not set(asked) & set(again)
     assert len(asked) + len(again) == 16
+
+
+async def test_evidence_with_other_links_is_looked_at_anew_also_where_a_person_overruled_it(bench: Bench) -> None:
+    item = write(bench, evidence=("lost.txt",))
+    pages = Pages()
+    assert f"{item.id} evidence" in (await check(bench, Checker(pages=pages))).failed
+    accept(bench, item.id, "evidence", "it is in the book")
+    (bench.folder / "found.txt").write_text("It is run by the Harbour Trust.")
+    item = book.save(bench, "ann", item.id, item.revision, {"evidence": ["found.txt"]}).item
+    assert "evidence" not in bench.checks()[item.id]
+    assert (await check(bench, Checker(pages=pages))).failed == {}
+    assert bench.checks()[item.id]["evidence"].by == ""
+
+
+async def test_a_later_question_about_the_picture_can_give_an_answer_away(bench: Bench) -> None:
+    first = write(bench)
+    assert (await check(bench, Checker())).failed == {}
+    write(bench, question="What colour has the flag of the Harbour Trust?", answers=("blue",))
+    assert list((await check(bench, Checker())).failed) == [f"{first.id} leak"]
+
+
+async def test_a_leak_into_training_data_is_not_forgotten_by_a_call_without_that_data(bench: Bench) -> None:
+    item = write(bench)
+    train = [Sample(id="t1", source="train", question=item.question, answers=item.answers)]
+    for checker in (Checker(train=train), Checker()):
+        assert "t1 asks the same" in (await check(bench, checker)).failed[f"{item.id} leak"]
+    other = [train[0].model_copy(update={"question": "Whose flag is it?"})]
+    assert (await check(bench, Checker(train=other))).failed == {}

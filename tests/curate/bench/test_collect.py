@@ -16,7 +16,8 @@ from vlagent.curate.bench.collect import Collected, Given, collect
 from vlagent.curate.bench.config import CollectRules, Host
 from vlagent.curate.bench.folder import Bench
 from vlagent.curate.bench.web import Web
-from vlagent.errors import UserError
+from vlagent.errors import PermanentError, UserError
+from vlagent.files import write_atomic
 
 XML = {"Content-Type": "application/xml"}
 CC = "https://creativecommons.org/licenses/by/4.0/"
@@ -209,3 +210,82 @@ async def test_the_pause_of_a_site_lies_between_its_requests(tmp_path: Path, emp
         await gather(empty, site.url("/feed"), pause_s=50)
     assert len(slept) == 1
     assert 40 < slept[0] <= 50
+
+
+class Endless(dict[str, Answer | bytes]):
+    """A site whose every sitemap names another one."""
+
+    host = ""
+
+    def get(self, path: str, default: Any = None) -> Any:
+        if not path.startswith("/s") or int(path[2:]) > 60:
+            return default
+        named = f"<sitemap><loc>http://{self.host}/s{int(path[2:]) + 1}</loc></sitemap>"
+        return 200, XML, f"<sitemapindex>{named}</sitemapindex>".encode()
+
+
+async def test_sitemaps_without_an_end_end_at_the_most_and_that_is_said(empty: Bench) -> None:
+    write_atomic(empty.folder / "bench.toml", "[collect]\nmost = 7\n")
+    pages = Endless()
+    with serving(pages) as site:
+        pages.host = site.host
+        end = await gather(empty, site.url("/s0"))
+        asked = [path for path in site.seen if path.startswith("/s")]
+    assert (len(asked), end.cut) == (8, [site.url("/s0")])
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b"<rss><channel><item><enclosure url='http://[::1' type='image/png'/></item></channel></rss>", "text/xml"),
+        (b"<feed><entry><link href='http://a b c/ d'/></entry></feed>", "text/xml"),
+        (b"<urlset><url><loc>http://xn--a.com/</loc></url></urlset>", "text/xml"),
+        (b"<html><head><meta property='og:image' content='http://[x'></head></html>", "text/html"),
+        (b"<meta property='og:image' content='//:0'><a rel='license' href='http://[x'></a>", "text/html"),
+        (b"<rss>" + b"<a>" * 9999, "text/xml"),
+        (b"\x1f\x8bnot packed", "application/gzip"),
+    ],
+)
+async def test_a_broken_source_is_named_and_stops_nothing(tmp_path: Path, empty: Bench, body: bytes, kind: str) -> None:
+    pages: dict[str, Answer | bytes] = {"/bad": (200, {"Content-Type": kind}, body)}
+    with serving(pages | {"/feed": feed(item("1.png")), "/1.png": picture(1, tmp_path)}) as site:
+        end = await gather(empty, site.url("/bad"), site.url("/feed"))
+    assert (end.new, len(end.refused) + len(end.empty)) == (1, 1)
+
+
+async def test_what_lacked_a_licence_or_a_date_gets_it_from_a_later_call(tmp_path: Path, empty: Bench) -> None:
+    source = str(scene(tmp_path / "a.png", 1, (80, 60)))
+    await collect(empty, [source])
+    (before,) = empty.pictures().values()
+    end = await collect(empty, [source], Given(licence="CC0", date="2025-06-01"))
+    again = await collect(empty, [source], Given(licence="CC BY 4.0"))
+    (found,) = empty.pictures().values()
+    assert (before.licence, before.date) == ("", "")
+    assert (found.licence, found.licence_from, found.date) == ("CC0", "--licence", "2025-06-01")
+    assert (end.new, end.known, end.completed, again.completed) == (0, 1, 1, 0)
+
+
+async def test_a_full_disk_is_no_fault_of_a_picture(tmp_path: Path, empty: Bench) -> None:
+    import resource
+
+    source = tmp_path / "a.bmp"
+    scene(source, 1, (400, 300))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))  # lines still fit, the picture does not
+    try:
+        with pytest.raises(PermanentError, match="cannot be written"):
+            await collect(empty, [str(source)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert empty.refused() == {}
+    assert (await collect(empty, [str(source)])).new == 1
+
+
+async def test_a_file_that_cannot_be_read_is_named_by_its_own_name(tmp_path: Path, empty: Bench) -> None:
+    (tmp_path / "a.png").write_bytes(b"\x89PNG but no more")
+    end = await collect(empty, [str(tmp_path / "a.png")])
+    (why,) = end.refused.values()
+    assert why.startswith("not a picture that can be read")
+    assert list((empty.folder).glob("pictures/*")) == []
+    with pytest.raises(UserError, match="/proc/self/mem: cannot be read"):
+        await collect(empty, ["/proc/self/mem"])

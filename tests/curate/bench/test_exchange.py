@@ -13,12 +13,14 @@ from tests.curate.bench.conftest import FINISHED, RULES, SIGN, scene, write
 from vlagent.curate.bench.collect import Given
 from vlagent.curate.bench.config import BenchConfig
 from vlagent.curate.bench.folder import Bench
-from vlagent.curate.bench.importing import import_samples, import_tasks
+from vlagent.curate.bench.importing import Imported, import_samples, import_tasks
 from vlagent.curate.bench.label_studio import export_tasks, interface
 from vlagent.curate.bench.records import Item
 from vlagent.data.manifest import load_samples
 from vlagent.errors import UserError
 from vlagent.files import read_json, write_atomic, write_json
+from vlagent.images import probe
+from vlagent.types import Sample
 
 
 def fields(item: Item) -> dict[str, Any]:
@@ -149,3 +151,69 @@ async def test_a_set_is_taken_over_with_its_pictures_and_what_it_knows(tmp_path:
     assert all(picture.licence == "CC0" for picture in bench.pictures().values())
     again = await import_samples(bench, samples, "old-set", Given())
     assert (again.new, again.known) == (0, 2)
+
+
+def _damaged_box(**sides: Any) -> dict[str, Any]:
+    return {"result": [{"from_name": "box", "type": "rectanglelabels", "value": sides}]}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "why"),
+    [
+        (None, "annotation: an object"),
+        ({"result": "text"}, "a result: an object"),
+        ({"result": [{"from_name": "question", "value": "text"}]}, "question: its value"),
+        (_damaged_box(x=1), "four numbers"),
+        (_damaged_box(x="a", y=1, width=1, height=1), "four numbers"),
+        (_damaged_box(x=float("nan"), y=1, width=1, height=1), "four numbers"),
+        (_damaged_box(x=-50, y=1, width=1, height=1), "nothing of the picture"),
+        (_damaged_box(x=1e308, y=1, width=1e308, height=1), "nothing of the picture"),
+        (_damaged_box(x=5, y=5, width=-1, height=1), "nothing of the picture"),
+    ],
+)
+def test_a_damaged_annotation_is_named_and_the_others_are_taken(
+    bench: Bench, tmp_path: Path, annotation: Any, why: str
+) -> None:
+    fine = {"result": [{"from_name": "question", "value": {"text": ["Whose pier?"]}}]}
+    task = {"id": 7, "data": {"picture": next(iter(bench.usable()))}, "annotations": [annotation, fine]}
+    (tmp_path / "tasks.json").write_text(json.dumps([task]))
+    end = import_tasks(bench, tmp_path / "tasks.json")
+    assert end.new == 1
+    assert "task 7, annotation 1" in end.left_out[0]
+    assert why in end.left_out[0]
+
+
+def test_names_of_others_become_ours_and_none_swallows_another(bench: Bench, tmp_path: Path) -> None:
+    asked = [
+        {"unique_id": name, "result": [{"from_name": "question", "value": {"text": [name]}}]}
+        for name in ("a/b?#c", "a-b--c", "a-b--c")
+    ]
+    task = {"data": {"picture": next(iter(bench.usable()))}, "annotations": asked}
+    (tmp_path / "tasks.json").write_text(json.dumps([task]))
+    assert import_tasks(bench, tmp_path / "tasks.json").new == 3
+    assert import_tasks(bench, tmp_path / "tasks.json") == Imported(new=0, known=3)
+    assert sorted(item.question for item in bench.items().values()) == ["a-b--c", "a-b--c", "a/b?#c"]
+    assert all(name.replace("-", "").isalnum() for name in bench.items())
+
+
+def test_a_box_that_reaches_over_the_edge_is_cut(bench: Bench, tmp_path: Path) -> None:
+    picture = next(iter(bench.usable().values()))
+    task = {"data": {"picture": picture.id}, "annotations": [_damaged_box(x=-1, y=95, width=11, height=10)]}
+    (tmp_path / "tasks.json").write_text(json.dumps([task]))
+    import_tasks(bench, tmp_path / "tasks.json")
+    (item,) = bench.items().values()
+    assert item.box == (0, round(0.95 * picture.height), round(0.1 * picture.width), picture.height)
+
+
+@pytest.mark.parametrize("box", [[float("nan")] * 4, [0, 0, float("inf"), 5], [True] * 4, ["a"] * 4])
+async def test_a_damaged_box_of_a_set_is_to_be_drawn_anew(tmp_path: Path, bench: Bench, box: list[Any]) -> None:
+    scene(tmp_path / "p.png", 9)
+    ref = probe(tmp_path / "p.png")
+    sample = Sample(id="s/1", source="old", question="q?", images=(ref,), answers=("a",), extra={"box": box})
+    await import_samples(bench, [sample], "old", Given())
+    assert [(item.id, item.box) for item in bench.items().values()] == [("s-1", None)]
+
+
+def test_tasks_do_not_take_the_place_of_their_configuration(bench: Bench, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"ends in \.json"):
+        export_tasks(bench, tmp_path / "tasks.xml")

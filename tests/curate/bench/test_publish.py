@@ -29,7 +29,8 @@ def passed(bench: Bench, item: Item, *, right: int = 0, failed: str = "") -> Non
     """Every automatic check, and a difficulty."""
     names: tuple[CheckName, ...] = ("leak", "blind", "no_tools", "evidence")
     for name in names:
-        said = Checked(item=item.id, content=item.content, check=name, ok=name != failed, why="why" if failed else "")
+        content = item.content_for(name)
+        said = Checked(item=item.id, content=content, check=name, ok=name != failed, why="why" if failed else "")
         append_jsonl(bench.folder / "checks.jsonl", said)
     level = Difficulty(item=item.id, content=item.content, k=8, right=right, model="m")
     append_jsonl(bench.folder / "difficulty.jsonl", level)
@@ -98,7 +99,7 @@ def test_a_picture_without_a_licence_or_that_the_filter_refuses_is_held_back(tmp
     collect_now(bench, [str(tmp_path / "own.png")], Given(), lambda *_: None)
     sieve(bench)
     item, other = ready(bench, 1), ready(bench, 0)
-    assert held_back(bench) == {item.id: "no licence of its picture is known"}
+    assert held_back(bench) == {item.id: "no licence of its picture is known: collect it again with --licence"}
     write_atomic(bench.folder / "bench.toml", RULES.replace("long_side = 800", "long_side = 4000"))
     sieve(bench)
     assert held_back(bench)[other.id] == "the filter refuses its picture"
@@ -225,3 +226,58 @@ def test_the_card_counts_what_is_in_the_set(bench: Bench, tmp_path: Path) -> Non
         end.canary,
     ):
         assert line in card
+
+
+def test_what_this_benchmark_did_not_write_is_not_overwritten(bench: Bench, tmp_path: Path) -> None:
+    ready(bench)
+    folder = tmp_path / "out" / "hr_mmsearch"
+    write_atomic(folder / "hr_mmsearch.jsonl", '{"sample_id": "0", "query": "of the published set"}\n')
+    with pytest.raises(UserError, match="not of this benchmark"):
+        publish(bench, tmp_path / "out")
+    assert "of the published set" in (folder / "hr_mmsearch.jsonl").read_text()
+
+
+def test_another_benchmark_of_the_same_name_is_not_overwritten(bench: Bench, tmp_path: Path) -> None:
+    ready(bench)
+    publish(bench, tmp_path)
+    (bench.folder / "canary.txt").unlink()
+    with pytest.raises(UserError, match="another benchmark of the name 'harbours'"):
+        publish(bench, tmp_path)
+
+
+def test_a_release_that_was_killed_or_damaged_is_written_anew(bench: Bench, tmp_path: Path) -> None:
+    ready(bench)
+    publish(bench, tmp_path)
+    guard = tmp_path / "hr_mmsearch" / "benchmark.json"
+    guard.write_text("{}")
+    with pytest.raises(UserError, match=r"benchmark\.json: damaged; remove"):
+        publish(bench, tmp_path)
+    guard.unlink()
+    publish(bench, tmp_path)
+    assert len(load_samples(tmp_path / "hr_mmsearch" / "hr_mmsearch.jsonl")) == 1
+
+
+def test_a_picture_without_questions_leaves_the_next_release(bench: Bench, tmp_path: Path) -> None:
+    ready(bench)
+    gone = ready(bench, 1)
+    publish(bench, tmp_path)
+    folder = tmp_path / "hr_mmsearch" / "images"
+    (folder / "mine.png").write_bytes(b"not ours")
+    book.save(bench, "ann", gone.id, gone.revision, {"state": "deleted"})
+    publish(bench, tmp_path)
+    left = {path.name for path in folder.iterdir()}
+    assert "mine.png" in left
+    assert [name for name in left if name.startswith(gone.picture)] == []
+    assert len(left) == 2
+
+
+@pytest.mark.parametrize("salt", ["a", "ü", "!!", ""])
+def test_a_damaged_salt_is_one_line(bench: Bench, tmp_path: Path, monkeypatch: Any, salt: str) -> None:
+    pytest.importorskip("cryptography", reason="the extra [seal] is not installed")
+    ready(bench)
+    publish(bench, tmp_path, Options(password="pass"))
+    guard = tmp_path / "hr_mmsearch" / "benchmark.json"
+    guard.write_text(json.dumps(json.loads(guard.read_text()) | {"salt": salt}))
+    monkeypatch.setenv(PASSWORD, "pass")
+    with pytest.raises(UserError, match=r"salt is damaged|not the password"):
+        load_samples(tmp_path / "hr_mmsearch" / "hr_mmsearch.jsonl")

@@ -82,6 +82,12 @@ def _collect(args: argparse.Namespace) -> int:
     _list(end.refused)
     _list(end.failed)
     print(f"{args.bench}: {end.new} new pictures, {end.known} sources known, {len(end.refused)} refused")
+    if end.completed:
+        print(f"{end.completed} pictures got the licence or the date that they lacked")
+    for source in end.empty:
+        _warn(f"{source}: a feed or sitemap that names nothing, or is damaged")
+    for source in end.cut:
+        _warn(f"{source}: names more than collect.most addresses; the rest was not looked at: raise it in bench.toml")
     if end.failed:
         _warn(f"{len(end.failed)} sources failed; the same command asks them again")
     return 3 if end.failed else 0

@@ -13,9 +13,8 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 
 from vlagent.curate.bench.book import tally
-from vlagent.curate.bench.checks import PERSON
 from vlagent.curate.bench.folder import Bench
-from vlagent.curate.bench.records import Difficulty, Item, Picture
+from vlagent.curate.bench.records import PERSON, Difficulty, Item, Picture
 from vlagent.data.sealed import PASSWORD, Seal
 from vlagent.files import write_atomic
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from vlagent.curate.bench.folder import Bench
+from vlagent.curate.bench.leaks import Leaks
 from vlagent.curate.bench.play import Player, Tell, folder_of, play, sample_of
-from vlagent.curate.bench.records import Checked, CheckName, Item, Picture
+from vlagent.curate.bench.records import PERSON, Checked, CheckName, Item
 from vlagent.curate.bench.web import is_web
-from vlagent.data.overlap import Pictures, answer_keys, fingerprint, first_of, plain_key
+from vlagent.data.overlap import plain_key
 from vlagent.errors import PermanentError, ServiceError, UserError
 from vlagent.files import append_jsonl
 from vlagent.rewards.dates import read_date
@@ -20,9 +20,6 @@ from vlagent.rewards.numbers import read_number
 from vlagent.search.base import PageReader
 from vlagent.search.pages.extract import NotText, extract
 from vlagent.types import EvalRow, Record, Sample
-
-PERSON = "person"
-"""What decided, where somebody overruled a check."""
 
 
 class Found(Record):
@@ -52,7 +49,7 @@ class Checker:
 async def check(bench: Bench, checker: Checker) -> Found:
     """Make every check that is not made yet of each finished question, and keep it."""
     items = [item for item in bench.items().values() if item.state == "done"]
-    leaks = _Leaks(bench, checker.train)
+    leaks = Leaks(bench, checker.train)
     said: list[Checked] = await _leak(bench, items, leaks)
     players: dict[CheckName, Player | None] = {"blind": checker.blind, "no_tools": checker.no_tools}
     for name, player in players.items():
@@ -108,7 +105,8 @@ async def _answers(
     rows = await play(folder_of(bench, name, player), player, list(samples.values()), tries, tell)
     for item in due:
         ok, why = _verdict(rows[samples[item.id].id], tries, name)
-        stand.append(_keep(bench, Checked(item=item.id, content=item.content, check=name, ok=ok, why=why, by=by)))
+        content = item.content_for(name)
+        stand.append(_keep(bench, Checked(item=item.id, content=content, check=name, ok=ok, why=why, by=by)))
     return stand
 
 
@@ -129,7 +127,8 @@ async def _evidence(bench: Bench, items: Sequence[Item], pages: PageReader) -> l
     due, stand = _due(bench, [item for item in items if item.evidence], "evidence", "")
     for item in due:
         ok, why = await _stands_in(item, pages, bench.folder)
-        stand.append(_keep(bench, Checked(item=item.id, content=item.content, check="evidence", ok=ok, why=why)))
+        content = item.content_for("evidence")
+        stand.append(_keep(bench, Checked(item=item.id, content=content, check="evidence", ok=ok, why=why)))
     return stand
 
 
@@ -188,48 +187,16 @@ def holds(text: str, answer: str) -> bool:
 # ---- nothing is given away
 
 
-async def _leak(bench: Bench, items: Sequence[Item], leaks: _Leaks) -> list[Checked]:
-    due, stand = _due(bench, items, "leak", leaks.by)
-    everything, pictures = bench.items(), bench.pictures()
-    for item in due:
-        why = await asyncio.to_thread(leaks.why, item, pictures[item.picture], list(everything.values()))
-        said = Checked(item=item.id, content=item.content, check="leak", ok=not why, why=why, by=leaks.by)
-        stand.append(_keep(bench, said))
-    return stand
-
-
-class _Leaks:
-    """Finds answers in what the model is shown, in other questions about the picture, and in training data."""
-
-    def __init__(self, bench: Bench, train: Sequence[Sample]) -> None:
-        self.bench = bench
-        names = "\x1f".join(f"{sample.source} {sample.id}" for sample in train)
-        self.by = hashlib.blake2b(names.encode(), digest_size=5).hexdigest() if train else ""
-        self.pictures = Pictures()
-        self.asked: dict[str, list[Sample]] = {}
-        for sample in train:
-            self.asked.setdefault(plain_key(sample.question), []).append(sample)
-            for ref in sample.images:
-                self.pictures.add(f"{sample.source}: {sample.id}", ref, fingerprint(ref))
-
-    def why(self, item: Item, picture: Picture, everything: Sequence[Item]) -> str:
-        asked = f" {plain_key(item.question)} "
-        keys = [key for key in answer_keys(item.answers) if key]
-        if any(f" {key} " in asked for key in keys):
-            return "an answer stands in the question"
-        for other in everything:
-            if other.id == item.id or other.picture != item.picture or other.state != "done":
-                continue
-            if any(f" {key} " in f" {plain_key(other.question)} " for key in keys):
-                return f"an answer stands in {other.id}, about the same picture"
-        return self._in_training(item, picture, frozenset(keys))
-
-    def _in_training(self, item: Item, picture: Picture, keys: frozenset[str]) -> str:
-        same = [each for each in self.asked.get(plain_key(item.question), []) if keys & answer_keys(each.answers)]
-        if same:
-            return f"{first_of(each.id for each in same)} asks the same, with the same answer"
-        if not self.asked:
-            return ""
-        ref = self.bench.ref(picture)
-        shown = self.pictures.same_look(ref, fingerprint(ref))
-        return f"its picture is that of {first_of(shown)}" if shown else ""
+async def _leak(bench: Bench, items: Sequence[Item], leaks: Leaks) -> list[Checked]:
+    known, everything, pictures = bench.checks(), list(bench.items().values()), bench.pictures()
+    said = []
+    for item in items:
+        before = known[item.id].get("leak")
+        by = leaks.by(item, everything, before)
+        if before is not None and (before.by == by or leaks.stands(before)):
+            said.append(before)
+            continue
+        why = await asyncio.to_thread(leaks.why, item, pictures[item.picture], everything)
+        new = Checked(item=item.id, content=item.content_for("leak"), check="leak", ok=not why, why=why, by=by)
+        said.append(_keep(bench, new))
+    return said

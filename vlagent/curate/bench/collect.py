@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import tempfile
 import zlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from vlagent.curate.bench.records import Picture, Refused
 from vlagent.curate.bench.sources import Lead, iso_date, parse_list, parse_page, parse_xml
 from vlagent.curate.bench.web import Unlicensed, Web, is_web
 from vlagent.errors import PermanentError, ServiceError, UserError
-from vlagent.files import append_jsonl, only_writer, write_atomic
+from vlagent.files import append_jsonl, only_writer, write_atomic, writing
 from vlagent.images import probe
 from vlagent.images.sources import DAMAGED
 from vlagent.search.pages.encoding import decoded
@@ -57,6 +56,12 @@ class Collected:
     """Source -> why; by this call."""
     failed: dict[str, str] = field(default_factory=dict)
     """Source -> failure of the service; asked again by the next call."""
+    completed: int = 0
+    """Pictures that an earlier call took without the licence or the date that is given now."""
+    cut: list[str] = field(default_factory=list)
+    """Feeds and sitemaps that name more addresses than `collect.most`."""
+    empty: list[str] = field(default_factory=list)
+    """Those that name none; asked again by the next call."""
 
 
 async def collect(
@@ -71,11 +76,12 @@ async def collect(
 
     `tell` hears (sources settled, sources known of so far). Raises `UserError` for a source that is not there.
     """
+    leads = [lead for source in sources for lead in _leads(source)]
     with only_writer(bench.folder):
         write_default(bench.folder)
         work = _Work(bench, given or Given(), web or Web(bench.config.collect))
         try:
-            await work.run([lead for source in sources for lead in _leads(source)], tell)
+            await work.run(leads, tell)
         finally:
             await work.web.aclose()
         return work.end
@@ -93,7 +99,7 @@ def _leads(source: str) -> list[Lead]:
         raise UserError(f"{source}: no such file or folder; a web address begins with https://")
     if path.suffix.lower().lstrip(".") in PICTURES:
         return [Lead(str(path.absolute()))]
-    data = path.read_bytes()
+    data = _bytes_of(path)
     named = parse_xml(data, path.absolute().as_uri()) if data.lstrip().startswith(b"<") else None
     if named is not None:
         return named
@@ -107,6 +113,21 @@ def _beside(lead: Lead, listed_in: Path) -> Lead:
     return replace(lead, address=str((listed_in.parent / lead.address).absolute()))
 
 
+def _bytes_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({(error.strerror or str(error)).lower()})") from None
+
+
+@dataclass(frozen=True)
+class _File:
+    """What may be a picture, as it came."""
+
+    data: bytes
+    lead: Lead
+
+
 @dataclass
 class _Work:
     bench: Bench
@@ -116,19 +137,26 @@ class _Work:
 
     def __post_init__(self) -> None:
         self.pictures = self.bench.pictures()
+        self.by_source = {each.source: each.id for each in self.pictures.values()}
         refused = {} if self.given.again else self.bench.refused()
         self.settled = {each.source for each in self.pictures.values()} | set(refused)
         self.settled |= {each.page for each in self.pictures.values() if each.page}
         self.most = self.bench.config.collect.most
 
     async def run(self, leads: Sequence[Lead], tell: Callable[[int, int], None] | None) -> None:
-        waiting, seen, done = deque(leads), {lead.address for lead in leads}, 0
+        waiting = deque((lead, lead.address) for lead in leads)
+        seen, named, done = {lead.address for lead in leads}, Counter[str](), 0
         while waiting:
-            lead = waiting.popleft()
+            lead, source = waiting.popleft()
             for found in await self._settle(lead):
-                if found.address not in seen:
-                    seen.add(found.address)
-                    waiting.append(found)
+                if found.address in seen:
+                    continue
+                if named[source] >= self.most:
+                    self.end.cut += [source] if source not in self.end.cut else []
+                    break
+                named[source] += found.page != lead.address  # the picture of a page is the page's address
+                seen.add(found.address)
+                waiting.append((found, source))
             done += 1
             if tell:
                 tell(done, len(seen))
@@ -137,21 +165,38 @@ class _Work:
         """Take a picture, or return what a page, a feed or a sitemap names."""
         if lead.address in self.settled:
             self.end.known += 1
+            self._complete(self.by_source.get(lead.address), self._own(lead))
             return []
         try:
-            return await self._taken(lead) if is_web(lead.address) else self._copied(lead)
+            found = await self._taken(lead) if is_web(lead.address) else self._copied(lead)
         except (PermanentError, UserError) as error:
             self._refuse(lead.address, str(error))
         except ServiceError as error:
             self.end.failed[lead.address] = str(error)
+        else:
+            if isinstance(found, list):
+                self.end.empty += [] if found or lead.address in self.end.refused else [lead.address]
+                return found
+            self._keep(found.data, found.lead)
         return []
 
-    def _copied(self, lead: Lead) -> list[Lead]:
+    def _copied(self, lead: Lead) -> _File:
         path = Path(lead.address)
         if not path.is_file():
             raise UserError(f"{path}: no such file")
-        self._keep(path.read_bytes(), self._own(lead))
-        return []
+        return _File(_bytes_of(path), self._own(lead))
+
+    def _complete(self, name: str | None, lead: Lead) -> None:
+        """Give a picture the licence and the date that it came without."""
+        known = self.pictures.get(name or "")
+        if known is None:
+            return
+        change = {} if known.licence or not lead.licence else _some(lead, "licence")
+        change |= {} if known.date or not lead.date else _some(lead, "date")
+        if change:
+            self.pictures[known.id] = known.model_copy(update=change)
+            append_jsonl(self.bench.folder / "pictures.jsonl", self.pictures[known.id])
+            self.end.completed += 1
 
     def _own(self, lead: Lead) -> Lead:
         """What the user said fills what the source does not say."""
@@ -161,14 +206,13 @@ class _Work:
             lead = replace(lead, date=self.given.date, date_from="--date")
         return lead
 
-    async def _taken(self, lead: Lead) -> list[Lead]:
+    async def _taken(self, lead: Lead) -> _File | list[Lead]:
         own = self._own(lead)
         if lead.kind == "picture":
             own = self._licensed(own)  # before anything is asked of the site
         answer = await self.web.get(lead.address)
         if _is_picture(answer):
-            self._keep(answer.data, self._licensed(own))
-            return []
+            return _File(answer.data, self._licensed(own))
         if lead.kind == "picture":
             raise PermanentError("collect", f"no picture but {answer.content_type or 'something else'}")
         return self._named(answer, lead)
@@ -182,7 +226,7 @@ class _Work:
         if "html" not in answer.content_type and data.lstrip().startswith(b"<"):
             found = parse_xml(data, answer.url)
             if found is not None:
-                return [each for each in found if is_web(each.address)][: self.most]
+                return [each for each in found if is_web(each.address)]
         page = parse_page(decoded(answer.data, answer.charset), lead, answer.url)
         if page.reserved and not self.web.permits(answer.url):
             raise PermanentError("collect", "the page asks that its pictures are not used")
@@ -195,23 +239,33 @@ class _Work:
             return []
 
     def _keep(self, data: bytes, lead: Lead) -> None:
-        """The file, then its record: a record never lacks its file."""
+        """The file, then its record: a record never lacks its file.
+
+        Raises what writing raises: a full disk is no fault of the picture.
+        """
         digest = hashlib.sha256(data).hexdigest()[:12]
         if digest in self.pictures:
+            self._complete(digest, lead)
             self._refuse(lead.address, f"the same file as {self.pictures[digest].source}")
             return
-        with tempfile.NamedTemporaryFile() as file:
-            file.write(data)
-            file.flush()
-            ref = probe(file.name)
-            suffix, taken = _format_and_date(Path(file.name))
+        held = self.bench.folder / "pictures" / f".{digest}"
+        write_atomic(held, data)
+        try:
+            ref = probe(held)
+        except UserError as error:
+            held.unlink()
+            self._refuse(lead.address, str(error).removeprefix(f"{held}: "))
+            return
+        suffix, taken = _format_and_date(held)
         if taken and not lead.date:
             lead = replace(lead, date=taken, date_from="exif")
         name = f"pictures/{digest}.{suffix}"
-        write_atomic(self.bench.folder / name, data)
+        with writing(held):
+            held.replace(self.bench.folder / name)
         picture = Picture(id=digest, file=name, width=ref.width, height=ref.height, **_facts(lead))
         append_jsonl(self.bench.folder / "pictures.jsonl", picture)
         self.pictures[digest] = picture
+        self.by_source[lead.address] = digest
         self.settled |= {lead.address}
         self.end.new += 1
 
@@ -230,6 +284,10 @@ def _unpacked(data: bytes) -> bytes:
         return zlib.decompressobj(31).decompress(data, MOST_XML)
     except zlib.error:
         return data
+
+
+def _some(lead: Lead, name: str) -> dict[str, str]:
+    return {each: getattr(lead, each) for each in (name, f"{name}_from")}
 
 
 def _facts(lead: Lead) -> dict[str, str]:

@@ -40,7 +40,7 @@ class CollectRules(Record):
     max_mb: float = Field(default=60.0, gt=0)
     """Of one picture."""
     most: int = Field(default=1000, ge=1)
-    """Addresses of one feed or sitemap, the sitemaps it names included."""
+    """Addresses of one feed or sitemap, of the sitemaps that it names too; the rest is not looked at."""
     user_agent: str = "vlagent"
     allow: tuple[str, ...] = ()
     """Hosts of a private network that may be read."""

@@ -82,7 +82,7 @@ class Bench:
         items = self.items()
         found: dict[str, dict[str, Checked]] = {name: {} for name in items}
         for each in read_records(self.folder / "checks.jsonl", Checked):
-            if each.item in items and each.content == items[each.item].content:
+            if each.item in items and each.content == items[each.item].content_for(each.check):
                 found[each.item][each.check] = each
         return found
 
@@ -117,6 +117,11 @@ def checked_name(name: str) -> str:
     if not NAME.fullmatch(name):
         raise UserError(f"{name!r}: a name has 1 to 40 letters, digits, dots, dashes or underscores")
     return name
+
+
+def question_name(text: str) -> str:
+    """Another program's id of a question as one of ours, which stands in addresses."""
+    return "".join(letter if letter.isalnum() or letter in "_.-" else "-" for letter in text).strip(".") or "question"
 
 
 def now() -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from vlagent.curate.bench.collect import Given, collect
 from vlagent.curate.bench.config import BenchConfig
-from vlagent.curate.bench.folder import Bench, checked_name, now
-from vlagent.curate.bench.label_studio import read_tasks
+from vlagent.curate.bench.folder import Bench, checked_name, now, question_name
+from vlagent.curate.bench.label_studio import is_number, read_tasks
 from vlagent.curate.bench.records import Item
 from vlagent.files import append_jsonl, only_writer, sha256_of
 from vlagent.types import Box, Record, Sample
@@ -60,10 +61,18 @@ def _add(bench: Bench, items: Sequence[Item]) -> int:
 
 def _append(bench: Bench, items: Sequence[Item]) -> int:
     taken = {each.id for path in (bench.folder / "annotations").glob("*.jsonl") for each in bench.history(path.stem)}
-    new = [item for item in items if item.id not in taken]
+    new = [item for item in _each_its_own(items) if item.id not in taken]
     for item in new:
         append_jsonl(bench.annotations_of(item.author), item)
     return len(new)
+
+
+def _each_its_own(items: Sequence[Item]) -> Iterator[Item]:
+    """Questions whose names became the same are numbered in their order: none is taken for a later save of another."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        seen[item.id] += 1
+        yield item if seen[item.id] == 1 else item.model_copy(update={"id": f"{item.id}-again{seen[item.id]}"})
 
 
 def _item(sample: Sample, picture: str, author: str, config: BenchConfig) -> Item:
@@ -71,7 +80,7 @@ def _item(sample: Sample, picture: str, author: str, config: BenchConfig) -> Ite
     domain = str(extra.get("category") or "")
     tools = extra.get("tools")
     return Item(
-        id=_name(sample.id),
+        id=question_name(sample.id),
         picture=picture,
         author=author,
         revision=1,
@@ -86,12 +95,8 @@ def _item(sample: Sample, picture: str, author: str, config: BenchConfig) -> Ite
     )
 
 
-def _name(sample_id: str) -> str:
-    return "".join(letter if letter.isalnum() or letter in "_.-" else "-" for letter in sample_id)
-
-
 def _box(value: Any) -> Box | None:
-    if not isinstance(value, list) or len(value) != 4 or not all(isinstance(side, int | float) for side in value):
+    if not isinstance(value, list) or len(value) != 4 or not all(is_number(side) for side in value):
         return None
     left, top, right, bottom = (round(side) for side in value)
     return (left, top, right, bottom) if 0 <= left < right and 0 <= top < bottom else None

@@ -5,14 +5,15 @@ boxes in percent of the picture, one task a picture, one annotation a question.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import quoteattr
 
 from vlagent.curate.bench.config import BenchConfig
-from vlagent.curate.bench.folder import Bench, now
+from vlagent.curate.bench.folder import Bench, now, question_name
 from vlagent.curate.bench.records import Item, Picture
 from vlagent.errors import UserError
 from vlagent.files import read_json, write_atomic
@@ -46,7 +47,10 @@ def export_tasks(bench: Bench, out: Path, root: str = "/data/local-files/?d=") -
     """Write every picture with its questions as tasks, and the labelling configuration beside them as `.xml`.
 
     `root` goes before each picture's path: that of Label Studio's local storage, or an address. Returns the questions.
+    Raises `UserError` for a name that the configuration needs.
     """
+    if out.suffix == ".xml":
+        raise UserError(f"{out}: the configuration goes there; give the tasks a name that ends in .json")
     items = bench.items()
     tasks = [
         _task(number, picture, [item for item in items.values() if item.picture == picture.id], root)
@@ -123,10 +127,20 @@ def read_tasks(bench: Bench, path: Path) -> tuple[list[Item], list[str]]:
         if picture is None:
             left_out.append(f"task {task.get('id', number)}: none of our pictures ({_image(task) or 'no image'})")
             continue
-        for index, annotation in enumerate(task.get("annotations") or [], 1):
-            if not annotation.get("was_cancelled"):
-                items.append(_item(annotation, picture, index))
+        for index, value in enumerate(_listed(task.get("annotations")), 1):
+            try:
+                annotation = _table(value, "the annotation")
+                if not annotation.get("was_cancelled"):
+                    items.append(_item(annotation, picture, index))
+            except UserError as error:
+                left_out.append(f"task {task.get('id', number)}, annotation {index}: {error}")
     return items, left_out
+
+
+def _table(value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise UserError(f"{what}: an object is expected, this is {value!r:.60}")
+    return value
 
 
 def _image(task: dict[str, Any]) -> str:
@@ -149,8 +163,10 @@ def _picture_of(task: dict[str, Any], pictures: Iterable[Picture]) -> Picture | 
 
 def _item(annotation: dict[str, Any], picture: Picture, index: int) -> Item:
     found: dict[str, Any] = {}
-    for result in annotation.get("result") or []:
-        name, value = result.get("from_name"), result.get("value") or {}
+    for each in _listed(annotation.get("result")):
+        result = _table(each, "a result")
+        name = result.get("from_name")
+        value = _table(result.get("value") or {}, f"{name}: its value")
         if result.get("type") in ("rectanglelabels", "rectangle") and "x" in value and not value.get("rotation"):
             found["box"] = _box(value, picture)
         elif name in ("answers", "evidence"):
@@ -158,10 +174,10 @@ def _item(annotation: dict[str, Any], picture: Picture, index: int) -> Item:
         elif name in ("question", "notes"):
             found[name] = "\n".join(str(text) for text in _listed(value.get("text")))
         elif name == "domain" and value.get("choices"):
-            found["domain"] = str(value["choices"][0])
+            found["domain"] = str(_listed(value["choices"])[0])
         elif name == "tools":
-            found["tools"] = tuple(str(choice) for choice in value.get("choices") or ())
-    name = str(annotation.get("unique_id") or f"{picture.id[:8]}-ls{annotation.get('id', index)}")
+            found["tools"] = tuple(str(choice) for choice in _listed(value.get("choices")))
+    name = question_name(str(annotation.get("unique_id") or f"{picture.id[:8]}-ls{annotation.get('id', index)}"))
     return Item(id=name, picture=picture.id, author=_author(annotation), revision=1, saved_at=now(), **found)
 
 
@@ -170,10 +186,22 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _box(value: dict[str, Any], picture: Picture) -> Box:
-    x, y, width, height = (float(value[name]) / 100 for name in ("x", "y", "width", "height"))
-    left, top = round(x * picture.width), round(y * picture.height)
-    right, bottom = round((x + width) * picture.width), round((y + height) * picture.height)
-    return left, top, max(left + 1, right), max(top + 1, bottom)
+    """In pixels, cut at the edge of the picture."""
+    sides = [value.get(name) for name in ("x", "y", "width", "height")]
+    if not all(is_number(side) for side in sides):
+        raise UserError(f"box: four numbers in percent are expected, these are {sides}")
+    x, y, width, height = (min(1e4, max(-1e4, side)) / 100 for side in sides if is_number(side))
+    left, top = max(0, round(x * picture.width)), max(0, round(y * picture.height))
+    right = min(picture.width, max(left + 1, round((x + width) * picture.width)))
+    bottom = min(picture.height, max(top + 1, round((y + height) * picture.height)))
+    if width <= 0 or height <= 0 or x + width <= 0 or y + height <= 0 or left >= right or top >= bottom:
+        raise UserError(f"box: {sides} percent cover nothing of the picture")
+    return left, top, right, bottom
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+    """JSON as Python reads it knows NaN and Infinity."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _author(annotation: dict[str, Any]) -> str:

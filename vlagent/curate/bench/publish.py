@@ -9,6 +9,7 @@ OUT/hr_mmsearch/README.md           the card
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections import Counter
 from collections.abc import Sequence
@@ -21,15 +22,18 @@ from vlagent.curate.bench.book import problems, standing
 from vlagent.curate.bench.card import Shown, write_card
 from vlagent.curate.bench.folder import Bench
 from vlagent.curate.bench.records import Checked, Item, Picture
-from vlagent.data.sealed import COLUMN, FILE, WARNING, Seal, new_salt, seal_row
+from vlagent.data.sealed import COLUMN, FILE, WARNING, Seal, new_salt, read_seal, seal_row
 from vlagent.errors import UserError
-from vlagent.files import read_json, write_atomic, write_json
+from vlagent.files import iter_jsonl, write_atomic, write_json
 from vlagent.images.stored import stored_jpeg
 from vlagent.types import Record
 
 SUITE = "hr_mmsearch"
+UNLICENSED = "no licence of its picture is known: collect it again with --licence"
 REQUIRED = ("leak", "blind", "no_tools")
 """Checks without which a question is not published, besides `evidence` where it has links."""
+PICTURE = re.compile(r"[0-9a-f]{12}\.(?:jpg|png)")
+"""Files that `publish` writes below images/."""
 HIDDEN = ("ground_truth", "box", "evidence")
 """Columns that go under the password."""
 
@@ -55,7 +59,10 @@ class Published(Record):
 
 
 def publish(bench: Bench, out: Path, options: Options | None = None) -> Published:
-    """Write the set. Raises `UserError` where nothing can be published, or `out` holds another benchmark."""
+    """Write the set. Raises `UserError` where nothing can be published, or `out` holds another benchmark.
+
+    Pictures of an earlier release that no question is about any more are removed from `out`.
+    """
     options, folder = options or Options(), out / SUITE
     held = held_back(bench, unchecked=options.unchecked)
     items = [item for item in bench.items().values() if item.id not in held]
@@ -73,6 +80,7 @@ def publish(bench: Bench, out: Path, options: Options | None = None) -> Publishe
     write_atomic(folder / f"{SUITE}.jsonl", "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in sealed))
     write_card(bench, folder, shown, seal)
     write_json(folder / FILE, seal)
+    _remove_others(folder, {_picture_name(each.picture) for each in shown})
     return Published(folder=str(folder), questions=len(items), canary=seal.canary, held_back=held)
 
 
@@ -85,7 +93,7 @@ def held_back(bench: Bench, *, unchecked: bool = False) -> dict[str, str]:
         where = standing(item, reviews[item.id], bench.config)
         why = [] if where == "agreed" else [f"it is {where}" + (" for reviews" if where == "waiting" else "")]
         why += problems(item, bench) if where == "agreed" else []
-        why += [] if pictures[item.picture].licence else ["no licence of its picture is known"]
+        why += [] if pictures[item.picture].licence else [UNLICENSED]
         why += [] if item.picture in usable else ["the filter refuses its picture"]
         why += _unchecked(item, checks[item.id], unchecked=unchecked)
         why += [] if unchecked or item.id in levels else ["its difficulty is not measured"]
@@ -113,20 +121,40 @@ def _first(held: dict[str, str]) -> str:
 def _seal(bench: Bench, rows: int, options: Options, folder: Path) -> Seal:
     """The canary is drawn once for a benchmark; all its releases carry the same."""
     config = bench.config
-    given = Seal.model_validate(read_json(folder / FILE)) if (folder / FILE).exists() else None
-    if given is not None and given.name != config.name:
-        raise UserError(f"{folder}: holds the benchmark {given.name!r}, this is {config.name!r}; choose another folder")
     kept = bench.folder / "canary.txt"
     if not kept.exists():
         write_atomic(kept, f"{WARNING} {config.name} canary GUID {uuid.uuid4()}\n")
+    canary = kept.read_text(encoding="utf-8").strip()
+    _refuse_others(folder, config.name, canary)
     return Seal(
         name=config.name,
         release=config.version,
-        canary=kept.read_text(encoding="utf-8").strip(),
+        canary=canary,
         rows=rows,
         salt=new_salt() if options.password else "",
         columns=HIDDEN if options.password else (),
     )
+
+
+def _refuse_others(folder: Path, name: str, canary: str) -> None:
+    """`UserError` where the folder holds what this benchmark did not write, such as the published HR-MMSearch."""
+    try:
+        given = read_seal(folder / f"{SUITE}.jsonl")
+    except UserError:
+        raise UserError(f"{folder / FILE}: damaged; remove this file, and publish again") from None
+    if given is not None and given.name != name:
+        raise UserError(f"{folder}: holds the benchmark {given.name!r}, this is {name!r}; choose another folder")
+    if given is not None and given.canary != canary:
+        raise UserError(f"{folder}: holds another benchmark of the name {name!r}; choose another folder")
+    rows = folder / f"{SUITE}.jsonl"
+    if given is None and rows.exists() and next(iter_jsonl(rows), {}).get(COLUMN) != canary:
+        raise UserError(f"{rows}: is not of this benchmark; choose another folder")
+
+
+def _remove_others(folder: Path, names: set[str]) -> None:
+    for path in (folder / "images").iterdir():
+        if path.name not in names and PICTURE.fullmatch(path.name):
+            path.unlink()
 
 
 def _row(shown: Shown, canary: str) -> dict[str, Any]:

@@ -13,6 +13,8 @@ Verdict = Literal["agree", "dispute", "keep", "drop"]
 """Of a reviewer: agree or dispute; of an expert, whose word is final for this revision: keep or drop."""
 State = Literal["draft", "done", "deleted"]
 CheckName = Literal["blind", "no_tools", "evidence", "leak"]
+PERSON = "person"
+"""What decided, where somebody overruled a check."""
 
 
 class Picture(Record):
@@ -104,6 +106,12 @@ class Item(Record):
         parts = [self.picture, str(self.box), self.question, *self.answers]
         return hashlib.blake2b("\x1f".join(parts).encode(), digest_size=6).hexdigest()
 
+    def content_for(self, check: CheckName) -> str:
+        """The same for one check: other links need the evidence to be looked at anew."""
+        if check != "evidence":
+            return self.content
+        return hashlib.blake2b("\x1f".join([self.content, *self.evidence]).encode(), digest_size=6).hexdigest()
+
     def share(self, picture: Picture) -> float | None:
         """Part of the picture that the box covers; None without a box."""
         if self.box is None:
@@ -136,6 +144,7 @@ class Checked(Record):
     version: Literal[1] = 1
     item: str
     content: str
+    """`Item.content_for` the check."""
     check: CheckName
     ok: bool | None
     """None where it could not be decided; such a check is made again."""

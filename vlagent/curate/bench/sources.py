@@ -101,7 +101,8 @@ def parse_xml(data: bytes, base: str) -> list[Lead] | None:
         return None
     readers = {"rss": _rss, "RDF": _rss, "feed": _atom, "urlset": _urlset, "sitemapindex": _index}
     reader = readers.get(_name(root))
-    return [_absolute(lead, base) for lead in reader(root)] if reader else None
+    leads = [_absolute(lead, base) for lead in reader(root)] if reader else None
+    return None if leads is None else [lead for lead in leads if lead.address]
 
 
 def _rss(root: Any) -> Iterator[Lead]:
@@ -204,15 +205,15 @@ def parse_page(text: str, lead: Lead, url: str) -> PageFound:
     licence = next(iter(root.xpath("//*[contains(concat(' ', @rel, ' '), ' license ')]/@href")), "")
     found = replace(
         lead,
-        address=urljoin(url, picture),
+        address=_joined(url, picture),
         kind="picture",
         page=url,
         title=lead.title or meta.get("og:title", "") or (root.findtext(".//title") or "").strip(),
     )
     if day and not found.date:
         found = replace(found, date=day, date_from="page")
-    if licence:
-        found = replace(found, licence=urljoin(url, str(licence)), licence_from="page")
+    if stated := _joined(url, str(licence)) if licence else "":
+        found = replace(found, licence=stated, licence_from="page")
     return PageFound(found, reserved)
 
 
@@ -244,9 +245,17 @@ def iso_date(text: str) -> str:
 def _absolute(lead: Lead, base: str) -> Lead:
     return replace(
         lead,
-        address=urljoin(base, lead.address.strip()),
-        page=urljoin(base, lead.page.strip()) if lead.page else "",
+        address=_joined(base, lead.address),
+        page=_joined(base, lead.page) if lead.page else "",
     )
+
+
+def _joined(base: str, address: str) -> str:
+    """Empty where a stranger's text is no address, such as a bracket that is never closed."""
+    try:
+        return urljoin(base, address.strip())
+    except ValueError:
+        return ""
 
 
 def _name(node: Any) -> str:
