@@ -249,3 +249,43 @@ def test_a_page_whose_server_refuses_says_that_nothing_was_saved(person: Person,
     person.shot("stale")
     person.page.click("#reload")
     person.expect(person.page.locator("[name=notes]")).to_have_value("from another window")
+
+
+def test_nobody_leaves_a_question_that_the_server_did_not_take(person: Person, bench: Bench) -> None:
+    person.enter("ann")
+    person.drag((100, 100), (160, 150))
+    person.page.wait_for_selector("[name=question]")
+    person.saved()
+    person.expected = "503"
+    (place,) = (bench.folder / "annotations").glob("*.jsonl")
+    full = {"status": 503, "content_type": "application/json", "body": '{"error": "disk: no space left"}'}
+    person.page.route("**/api/items/*", lambda route: route.fulfill(**full))
+    person.page.fill("[name=question]", "Is it kept?")
+    person.says("#saved", "no space left")
+    person.press("Escape", "j")
+    person.says("#saved", "no space left")
+    person.expect(person.page.locator("[name=question]")).to_have_value("Is it kept?")
+    assert "Is it kept?" not in place.read_text()
+    person.page.unroute("**/api/items/*")
+    person.press("j")
+    person.expect(person.page.locator("#list [aria-current=true] .state")).to_have_text("no question yet")
+    (item,) = bench.items().values()
+    assert item.question == "Is it kept?"
+
+
+def test_two_people_at_once_see_only_what_is_finished_and_lose_nothing(
+    person: Person, bench: Bench, browser: Any
+) -> None:
+    with browser.new_context(viewport={"width": 1280, "height": 860}) as context:
+        other = Person(context.new_page(), person.address)
+        for each, name in ((person, "ann"), (other, "bob")):
+            each.enter(name).drag((100, 100), (160, 150))
+        for each, asked in ((person, "By ann?"), (other, "By bob?")):
+            each.page.fill("[name=question]", asked)
+        person.saved()
+        other.page.reload()  # in mid-edit: what was typed is saved on the way out
+        other.page.wait_for_selector("[name=question]")
+        person.expect(person.page.locator("#tab-review b")).to_have_text("0")
+        other.page.reload()
+        other.expect(other.page.locator("[name=question]")).to_have_value("By bob?")
+    assert {item.author: item.question for item in bench.items().values()} == {"ann": "By ann?", "bob": "By bob?"}

@@ -10,12 +10,13 @@ const $ = (id) => document.getElementById(id);
 const view = new BoxView($("picture"), drawn);
 
 let who = "", data = null, tab = "annotate", current = "", item = null;
-let stack = [], place = 0, timer = 0, saving = Promise.resolve(), refused = "", missing = [];
+let stack = [], place = 0, timer = 0, unsaved = false, saving = Promise.resolve(), refused = "", missing = [];
 
 // ---- talking to the server
 
 async function ask(path, body = null, method = "POST") {
   const options = body ? { method, headers: { "content-type": "application/json" }, body: JSON.stringify({ who, ...body }) } : {};
+  options.keepalive = body !== null && options.body.length < 16000; // it outlives a reload; browsers allow 64 kB
   let answer;
   try {
     answer = await fetch(path, options);
@@ -93,7 +94,7 @@ function make(name, properties = {}, ...children) {
 // ---- moving about
 
 async function choose(id, question = "") {
-  await settle();
+  if (!(await settle())) return;
   current = id;
   refused = "";
   missing = [];
@@ -103,7 +104,7 @@ async function choose(id, question = "") {
 }
 
 async function go(name) {
-  await settle();
+  if (!(await settle())) return;
   await load();
   tab = name;
   const ids = rows().map((row) => row.id);
@@ -120,6 +121,7 @@ function step(by) {
 
 async function open(question) {
   item = null;
+  unsaved = false;
   refused = "";
   if (question) {
     const history = await ask(`/api/items/${question}/history?who=${encodeURIComponent(who)}`);
@@ -131,7 +133,7 @@ async function open(question) {
 }
 
 async function another() {
-  await settle();
+  if (!(await settle())) return;
   const made = await ask("/api/items", { picture: current });
   await load();
   await choose(current, made.id);
@@ -170,13 +172,16 @@ function travel(by) {
 
 function schedule() {
   clearTimeout(timer);
+  unsaved = true;
   say("not saved yet");
   timer = setTimeout(save, PAUSE_MS);
 }
 
-function settle() {
-  if (timer) save();
-  return saving;
+// Nobody leaves a question whose last change the server does not have: it is tried again, and the page stays there.
+async function settle() {
+  if (timer || unsaved) save();
+  await saving;
+  return !unsaved;
 }
 
 function save() {
@@ -198,6 +203,7 @@ async function put(wanted) {
       missing = kept.problems;
     }
     refused = "";
+    if (wanted === item && !timer) unsaved = false;
     await load();
     list();
     if (wanted === item) paintStanding();
@@ -392,10 +398,13 @@ $("zoom-in").addEventListener("click", () => view.zoom(0.7));
 $("zoom-out").addEventListener("click", () => view.zoom(1 / 0.7));
 $("zoom-all").addEventListener("click", () => view.whole());
 $("zoom-box").addEventListener("click", () => view.toBox());
-addEventListener("beforeunload", (event) => { if (timer) { save(); event.preventDefault(); } });
+addEventListener("beforeunload", (event) => { if (timer || unsaved) { save(); event.preventDefault(); } });
 
 async function enter(name) {
-  await settle();
+  if (!(await settle())) {
+    $("who").value = who;
+    return;
+  }
   who = name;
   $("who").value = name;
   localStorage.setItem("who", name);
