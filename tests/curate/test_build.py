@@ -202,6 +202,14 @@ def test_a_mix_has_the_shares_asked_for_and_is_the_same_for_a_seed(tmp_path: Pat
     assert len(chosen(a, b, size=5)) == 5
 
 
+def test_a_mix_takes_all_that_its_shares_allow_and_no_share_is_nothing(tmp_path: Path) -> None:
+    a, b = write_set(tmp_path, "a", range(3)), write_set(tmp_path, "b", range(20, 27))
+    assert len(chosen(a, shares={"a": 0.3})) == 3  # 3 * 0.3 / 0.3 is below 3
+    assert Counter(each.source for each in chosen(a, b, shares={"a": 0.3, "b": 0.7})) == {"a": 3, "b": 7}
+    with pytest.raises(UserError, match=r"--mix a=0\.001: that is not one of 7 questions"):
+        chosen(a, b, shares={"a": 0.001, "b": 1.0})
+
+
 def test_where_keeps_a_kind(tmp_path: Path) -> None:
     data = write_set(tmp_path, "a", range(4))
     assert ids(chosen(data, where={"kind": ("even",)})) == ["a-0", "a-2"]
@@ -229,7 +237,10 @@ def test_the_verb_prints_what_it_took_and_what_it_left(tmp_path: Path, capsys: p
         (["--mix", "a=half"], "--mix a=half: write it as SET=SHARE"),
         (["--mix", "c=1"], "--mix c: no question of that data set is left; there are a"),
         (["--mix", "a=1", "--size", "9"], "a has 3 questions left; with this mix at most 3"),
-        (["--mix", "a=0"], "a share is above 0"),
+        (["--mix", "a=0"], "--mix a=0: a share is above 0"),
+        (["--mix", "a=nan"], "--mix a=nan: a share is above 0"),
+        (["--mix", "a=inf"], "--mix a=inf: a share is above 0"),
+        (["--size", "0"], "--size 0: "),
         (["--size", "9"], "--size 9: there are 3 questions"),
         (["--low", "0.5", "--high", "0.1"], "low 0.5 is above high 0.1"),
         (["--where", "kind"], "write it as COLUMN=VALUE"),

@@ -11,6 +11,7 @@ VisualProbe; the mixes of its table 4 (search, perception, hybrid) are shares he
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -68,8 +69,8 @@ class BuildOptions(Record):
     def _makes_sense(self) -> Self:
         if self.low > self.high:
             raise ValueError(f"low {self.low} is above high {self.high}")
-        if any(share <= 0 for share in self.shares.values()):
-            raise ValueError("a share is above 0")
+        if wrong := next((each for each in self.shares.items() if not 0 < each[1] < math.inf), None):
+            raise ValueError(f"--mix {wrong[0]}={wrong[1]:g}: a share is above 0, and finite")
         return self
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 
 from vlagent.errors import UserError
 from vlagent.randomness import rng_of
@@ -21,12 +22,15 @@ def mix(samples: Sequence[Sample], shares: Mapping[str, float], size: int | None
     if empty := next((name for name, pool in pools.items() if not pool), None):
         known = ", ".join(dict.fromkeys(sample.source for sample in samples))
         raise UserError(f"--mix {empty}: no question of that data set is left; there are {known}")
-    total = sum(shares.values())
-    most = min(int(len(pools[name]) * total / share) for name, share in shares.items())
+    exact = {name: Fraction(str(share)) for name, share in shares.items()}
+    total = sum(exact.values())
+    most = min(int(len(pools[name]) * total / share) for name, share in exact.items())
     if size is not None and size > most:
-        short = min(shares, key=lambda name: len(pools[name]) / shares[name])
+        short = min(exact, key=lambda name: len(pools[name]) / exact[name])
         raise UserError(f"--size {size}: {short} has {len(pools[short])} questions left; with this mix at most {most}")
-    counts = _counts(shares, size or most)
+    counts = _counts(exact, size or most)
+    if none := next((name for name, count in counts.items() if not count), None):
+        raise UserError(f"--mix {none}={shares[none]:g}: that is not one of {size or most} questions; raise it")
     taken = {each.id for name, pool in pools.items() for each in _drawn(pool, counts[name], seed, name)}
     return [sample for sample in samples if sample.id in taken]
 
@@ -36,8 +40,8 @@ def _names(name: str, source: str, shares: Mapping[str, float]) -> bool:
     return max((each for each in shares if source.startswith(each)), key=len, default=None) == name
 
 
-def _counts(shares: Mapping[str, float], size: int) -> dict[str, int]:
-    """Whole numbers that add up to `size`: the largest remainders get one more."""
+def _counts(shares: Mapping[str, Fraction], size: int) -> dict[str, int]:
+    """Whole numbers that add up to `size`: the largest remainders get one more. Fractions, since 3 * 0.3 / 0.3 < 3."""
     total = sum(shares.values())
     exact = {name: size * share / total for name, share in shares.items()}
     counts = {name: int(value) for name, value in exact.items()}

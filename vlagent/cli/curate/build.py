@@ -81,7 +81,8 @@ def run(args: argparse.Namespace) -> int:
     except ValidationError as error:
         first = error.errors()[0]
         option = "--" + str(first["loc"][0]).replace("_", "-") if first["loc"] else "curate build"
-        raise UserError(f"{option}: {first['msg'].removeprefix('Value error, ')}") from None
+        given = f" {first['input']}" if first["loc"] else ""
+        raise UserError(f"{option}{given}: {first['msg'].removeprefix('Value error, ')}") from None
     rates = pass_rates(args.pass_rates) if args.pass_rates else None
     if args.dry_run:
         built = choose(options, rates)
