@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -245,6 +247,7 @@ def test_the_card_says_what_is_in_the_set(run: Path, tmp_path: Path) -> None:
         (["--forms", "alpaca"], "one or more of rows, trl, sharegpt, datasets"),
         (["--licence", "cc0"], "write it as SET=NAME"),
         (["--max-turns", "0"], "--max-turns 0"),
+        (["--limit", "-1"], "--limit -1"),
         (["--dialect", "latin"], "dialect 'latin'"),
     ],
 )
@@ -260,6 +263,30 @@ def test_a_folder_that_holds_something_is_left_alone(run: Path, tmp_path: Path) 
     (tmp_path / "mine.txt").write_text("x")
     with pytest.raises(UserError, match="not empty"):
         export([run], tmp_path, ExportOptions())
+
+
+def test_an_export_that_was_killed_is_made_anew_unless_something_else_lies_there(run: Path, tmp_path: Path) -> None:
+    out, whole = tmp_path / "out", tmp_path / "whole"
+    export([run], whole, ExportOptions(forms=("rows", "trl")))
+    killed = f"""
+import os
+import subprocess
+import sys
+from pathlib import Path
+from vlagent.curate import export
+export.write_forms = lambda *_: os.kill(os.getpid(), 9)
+export.export([Path({str(run)!r})], Path({str(out)!r}), export.ExportOptions(forms=("rows", "trl")))
+"""
+    assert subprocess.run([sys.executable, "-c", killed], check=False).returncode == -9
+    assert (out / "rows" / "trajectories.jsonl").exists()
+    (out / "mine.txt").write_text("x")
+    with pytest.raises(UserError, match="not empty"):
+        export([run], out, ExportOptions(forms=("rows", "trl")))
+    (out / "mine.txt").unlink()
+    export([run], out, ExportOptions(forms=("rows", "trl")))
+    files = [path.relative_to(whole) for path in whole.rglob("*") if path.is_file()]
+    assert sorted(files) == sorted(path.relative_to(out) for path in out.rglob("*") if path.is_file())
+    assert all((whole / name).read_bytes() == (out / name).read_bytes() for name in files)
 
 
 def test_episodes_about_a_benchmark_with_a_canary_are_not_exported(tmp_path: Path) -> None:

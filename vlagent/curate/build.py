@@ -24,16 +24,17 @@ from vlagent.bench.evaluate import slices_of
 from vlagent.bench.runs import read_samples
 from vlagent.bench.suites import data_folder, load_target
 from vlagent.curate.build_mix import mix
-from vlagent.curate.build_rows import write_manifest
+from vlagent.curate.build_rows import MANIFEST, PICTURES, write_manifest
 from vlagent.curate.card import Card, card_of, rate_of, write_card
+from vlagent.curate.filling import filling, leftovers
 from vlagent.data.manifest import load_samples
 from vlagent.data.overlap import Pictures, Print, answer_keys, fingerprint, plain_key
 from vlagent.data.rows import with_unique_ids
 from vlagent.data.sealed import refuse_canaries
 from vlagent.errors import UserError
-from vlagent.files import only_writer
 from vlagent.types import ImageRef, Record, Sample
 
+OURS = (MANIFEST, PICTURES, "plots", "*.jsonl", "README.md", "card.json")
 Same = Literal["question", "picture"]
 
 
@@ -87,10 +88,9 @@ def build(out: Path, options: BuildOptions, rates: Mapping[str, float] | None = 
 
     Raises `UserError` where data cannot be read, nothing is left, or a share cannot be filled.
     """
-    if out.is_dir() and any(path for path in out.iterdir() if not path.name.startswith(".")):
-        raise UserError(f"{out}: this folder is not empty; choose another one for the set")
+    left = leftovers(out, OURS)
     built = choose(options, rates)
-    with only_writer(out):
+    with filling(out, left):
         write_manifest(out, built.samples, copy=options.copy_pictures)
         items = [(sample, None, None) for sample in built.samples]
         card = card_of(items, options.name, options.licences, rates)

@@ -29,14 +29,16 @@ from vlagent.bench.selection import Selection, agent_of, episodes
 from vlagent.chat.base import ImagePart, Message, TextPart
 from vlagent.curate.card import Card, card_of, write_card
 from vlagent.curate.export_forms import FORMS, Conversation, Said, write_forms
+from vlagent.curate.filling import filling, leftovers
 from vlagent.data.sealed import refuse_canaries
 from vlagent.errors import UserError
-from vlagent.files import append_jsonl, only_writer, write_atomic, write_json
+from vlagent.files import append_jsonl, write_atomic, write_json
 from vlagent.types import EvalRow, Sample, Trajectory
 
 Form = Literal["rows", "trl", "sharegpt", "datasets"]
 ROWS = "rows"
 IMAGES = "images"
+OURS = (ROWS, IMAGES, "data", "plots", "trl.jsonl", "sharegpt.json", "dataset_info.json", "README.md", "card.json")
 
 
 class ExportOptions(Selection):
@@ -45,7 +47,7 @@ class ExportOptions(Selection):
     forms: tuple[Form, ...] = ("rows", "trl", "sharegpt", "datasets")
     dialect: str | None = None
     """Write the turns in this dialect; None keeps them as they were written."""
-    limit: int | None = None
+    limit: int | None = Field(default=None, ge=1)
     """Episodes of each run at most, the first ones."""
     pictures: Literal["view", "original"] = "view"
     """The size at which the model saw them, or that of their source."""
@@ -78,13 +80,13 @@ class Chosen:
 def export(runs: Sequence[Path], out: Path, options: ExportOptions, rates: dict[str, float] | None = None) -> Card:
     """Write the episodes of run folders to an empty folder; the card that lies there too is returned.
 
+    What an export that was killed left in the folder is made anew.
     `rates` are measured pass rates by question, for the card. Raises `UserError` where a folder is no run, nothing is
     left, a question carries a benchmark's canary, the folder is not empty, or a form needs a package that is missing.
     """
-    if out.is_dir() and any(path for path in out.iterdir() if not path.name.startswith(".")):
-        raise UserError(f"{out}: this folder is not empty; choose another one for the export")
+    left = leftovers(out, OURS)
     chosen = choose(runs, options)
-    with only_writer(out):
+    with filling(out, left):
         store = _Pictures(out, options)
         made = list(_conversations(chosen, options, store))
         if not made:
