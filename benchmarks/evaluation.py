@@ -1,15 +1,15 @@
 """How fast an evaluation goes: 64 episodes at one time against an endpoint that takes half a second a turn.
 
-    python -m benchmarks.evaluation [--items 1600] [--profile] [--serial] [--json]
+    python -m benchmarks.evaluation [--items 3200] [--profile] [--serial] [--json]
 
 Three turns an episode (a crop, a search, the answer), each item with a picture of its own, the whole of it: pictures
 encoded, requests over HTTP, trajectories and rows written, answers scored, the summary computed. The endpoint is
 another process. `best` is what the endpoint alone would allow: 64 episodes in 3 x 0.5 s are 42.7 a second.
-`share` is the rate of the whole run over that, start and summary included (they weigh the less the longer the run),
-`share_steady` that between the end
-of the first wave and the last end. `cpu_ms` is the CPU time of this process for one episode (all threads), `lag` how
-late the event loop woke up from a sleep of 5 ms. `--serial` plays one episode after the other: what all is to be held
-against. `1 Mpx` is 1024 x 1024, which the model sees as it is; `1 Mpx odd` has to be scaled.
+`share` is the rate of the whole run over that, start and summary included, which weigh the less the longer the run:
+64 episodes that begin at once keep in step for a few waves. `share_steady` is the rate between the end of the first
+wave and the last end. `cpu_ms` is the CPU time of this process for one episode (all threads), `lag` how late the event
+loop woke up from a sleep of 5 ms. `--serial` plays one episode after the other: what all is to be held against. `1 Mpx`
+is 1024 x 1024, which the model sees as it is; `1 Mpx odd` has to be scaled.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def measure(
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--items", type=int, help="by default 25 for each of those that run at one time")
+    parser.add_argument("--items", type=int, help="by default 50 for each of those that run at one time")
     parser.add_argument("--sizes", default=",".join(SIZES))
     parser.add_argument("--profile", action="store_true", help="of the first size")
     parser.add_argument("--serial", action="store_true", help="one episode after the other")
@@ -165,7 +165,7 @@ def main() -> None:
     sizes = args.sizes.split(",")[: 1 if args.json else None]
     for number, name in enumerate(sizes):
         profile = cProfile.Profile(time.thread_time) if args.profile and number == 0 else None
-        found = measure(name, args.items or 25 * at_once, profile, at_once=at_once)
+        found = measure(name, args.items or 50 * at_once, profile, at_once=at_once)
         print(json.dumps(found) if args.json else "\n".join(f"{key:14} {value}" for key, value in found.items()))
         if profile:
             pstats.Stats(profile).sort_stats("tottime").print_stats(25)
