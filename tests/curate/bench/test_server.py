@@ -96,6 +96,9 @@ def test_a_second_server_and_an_open_address_are_refused(bench: Bench) -> None:
         serve(bench, "127.0.0.1", 0)
     with pytest.raises(UserError, match="no pictures in it"):
         serve(Bench(bench.folder / "empty"), "127.0.0.1", 0)
+    for port in (-1, 65_536):
+        with pytest.raises(UserError, match=f"--port {port}: a number from 0 to 65535"):
+            serve(bench, "127.0.0.1", port)
 
 
 def test_a_disputed_question_is_shown_to_those_who_took_no_part(bench: Bench, page: Any) -> None:

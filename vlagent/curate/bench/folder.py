@@ -115,7 +115,7 @@ def open_bench(folder: Path) -> Bench:
 def checked_name(name: str) -> str:
     """A person's name as a file name."""
     if not NAME.fullmatch(name):
-        raise UserError(f"{name!r}: a name has 1 to 40 letters, digits, dots, dashes or underscores")
+        raise UserError(f"{name!r}: a name has 1 to 40 letters (a to z), digits, dots, dashes or underscores")
     return name
 
 

@@ -236,6 +236,8 @@ def serve(bench: Bench, host: str = "127.0.0.1", port: int = 8765, ready: Callab
 
 
 def _bound(host: str, port: int) -> socket.socket:
+    if not 0 <= port <= 65535:
+        raise UserError(f"--port {port}: a number from 0 to 65535 is expected")
     listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
