@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections import OrderedDict
 
@@ -28,7 +27,7 @@ class DataUrls:
         """`data:image/...;base64,...`. Raises `ServiceError` where the file broke since it was probed."""
         shown = (part.ref, part.view)
         found = self._look_up(shown)
-        return await asyncio.to_thread(self._encode, shown) if found is None else found
+        return await images.in_thread(self._encode, shown) if found is None else found
 
     def _look_up(self, shown: Shown) -> str | None:
         with self._lock:

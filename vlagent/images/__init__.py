@@ -1,6 +1,6 @@
 """Pictures by address: their size, their pixels, a region of them, as bytes for a wire.
 
-Everything here blocks and is safe in threads; asynchronous callers use `asyncio.to_thread`.
+Everything here blocks and is safe in threads; asynchronous callers use `in_thread`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from vlagent.errors import ServiceError, UserError
 from vlagent.images import orientation
 from vlagent.images.sources import DAMAGED, Unreadable, max_pixels, open_source, set_max_pixels
 from vlagent.images.stored import is_jpeg, stored_jpeg
+from vlagent.images.threads import in_thread
 from vlagent.types import Box, ImageRef
 
-__all__ = ["crop", "data_url", "encode", "load", "max_pixels", "probe", "set_max_pixels"]
+__all__ = ["crop", "data_url", "encode", "in_thread", "load", "max_pixels", "probe", "set_max_pixels"]
 
 PNG_PIXELS = 2**20
 """Pictures of at most this size travel without loss (PNG), bigger ones as JPEG."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import re
 import tempfile
@@ -51,11 +50,11 @@ class ImageCrop:
         """Raises `ToolInputError` for a picture that is not there or a box without area."""
         ref = picture(context, arguments.image_index)
         if context.crop_source == "view":
-            region = await asyncio.to_thread(self._from_view, ref, arguments, context)
+            region = await images.in_thread(self._from_view, ref, arguments, context)
         else:
             region = images.crop(ref, pixels_of(arguments.bbox, (ref.width, ref.height)))
             if context.folder:
-                await asyncio.to_thread(_save, region, context.folder / _name(context, repr(region)))
+                await images.in_thread(_save, region, context.folder / _name(context, repr(region)))
         where = ", ".join(f"{edge:g}" for edge in arguments.bbox)
         return ToolOutput(
             text=f"The region [{where}] of image {arguments.image_index} ({region.width} x {region.height} pixels).",
