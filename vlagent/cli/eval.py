@@ -190,7 +190,7 @@ def _needed_tools(config: AgentConfig, search: SearchServices) -> tuple[str, ...
 async def evaluate_prepared(prepared: Prepared, expected: str) -> Evaluation:
     """Evaluate with a bar on stderr, and `expected` said before the first episode; closes everything at the end."""
     watcher = Watcher()
-    _stop_on_interrupt(watcher.stop)
+    stop_on_interrupt(watcher.stop)
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     console = console_for(sys.stderr)
     shown = (*columns, TimeRemainingColumn())
@@ -221,7 +221,7 @@ async def evaluate_prepared(prepared: Prepared, expected: str) -> Evaluation:
             await judges.close_judges(prepared.judge)
 
 
-def _stop_on_interrupt(stop: asyncio.Event) -> None:
+def stop_on_interrupt(stop: asyncio.Event) -> None:
     """The first Ctrl-C ends the run in order, the second at once."""
     loop = asyncio.get_running_loop()
 
