@@ -67,7 +67,12 @@ def _fine_tuned(ctx: Context, clean: Path) -> Path:
     if not (run / "summary.json").exists():
         source = f'[{{run = "{clean}"}}]'
         changes = (f"model.path={folder_of(START)}", f"sources={source}", "optim.lr=3e-4", f"run={run}", "epochs=3")
-        _vlagent("sft", SFT, *changes, f"validation.data={ctx.folder / 'mined' / 'hard' / 'manifest.json'}")
+        world = ctx.folder / "world"
+        checks = (
+            f"validation.data={world / 'manifest.json'}:toy_train",
+            f"validation.search={world / 'train' / 'search'}",
+        )
+        _vlagent("sft", SFT, *changes, *checks)
     return run / "model"
 
 
