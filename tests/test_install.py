@@ -22,6 +22,7 @@ NOT_CORE = (
     "vlagent.integrations",
     "vlagent.search.server",
     "vlagent.search.wiki",
+    "vlagent.curate.bench.server",
 )
 OPTIONAL = {"click", "setuptools", "sniffio", "zstandard"}
 """Used where it happens to be there, as by httpx, httpcore and urllib3."""
