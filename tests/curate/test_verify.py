@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -307,3 +308,66 @@ async def test_a_folder_with_another_run_is_left_alone(tmp_path: Path) -> None:
     run, other = write_run(tmp_path / "run", CLEAN), write_run(tmp_path / "other", CLEAN)
     with pytest.raises(UserError, match="another run"):
         await verify([run], other, Checks())
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "manifest.json", "config.json", "trajectories.jsonl"])
+async def test_a_folder_with_anything_else_is_left_alone(tmp_path: Path, name: str) -> None:
+    run, other = write_run(tmp_path / "run", CLEAN), tmp_path / "other"
+    other.mkdir()
+    (other / name).write_text("mine")
+    with pytest.raises(UserError, match="choose an empty one"):
+        await verify([run], other, Checks())
+    assert [path.name for path in other.iterdir()] == [name]
+
+
+async def test_the_rejected_of_a_folder_are_not_checked_into_it(tmp_path: Path) -> None:
+    run, out = write_run(tmp_path / "run", [*CLEAN, *FLAWED["lucky_guess"]]), tmp_path / "out"
+    await verify([run], out, Checks())
+    before = (out / "trajectories.jsonl").read_bytes()
+    with pytest.raises(UserError, match="another folder"):
+        await verify([out / REJECTED], out, Checks())
+    assert (out / "trajectories.jsonl").read_bytes() == before
+
+
+async def test_a_kill_at_any_write_leaves_a_folder_that_the_same_call_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, out = write_run(tmp_path / "run", [*CLEAN, *FLAWED["lucky_guess"]]), tmp_path / "out"
+    whole = await verify([run], tmp_path / "whole", Checks())
+    replace, kills = Path.replace, 0
+    while not (out / "summary.json").exists():
+        kills += 1
+        left = kills
+
+        def dies(self: Path, target: Path) -> Path:
+            nonlocal left
+            left -= 1
+            if not left:
+                raise KeyboardInterrupt
+            return replace(self, target)
+
+        with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+            patch.setattr(Path, "replace", dies)
+            await verify([run], out, Checks())
+    assert kills > 5
+    assert await verify([run], out, Checks()) == whole
+
+
+async def test_a_reviewer_that_gives_no_verdict_costs_once_and_is_said_to_need_another(tmp_path: Path) -> None:
+    from vlagent.curate.verify import check_rules
+
+    run = write_run(tmp_path / "run", CLEAN)
+
+    def odd(request: ChatRequest) -> str:
+        if "Selby" in request.messages[1].text:
+            return "Lovely weather."
+        raise ServiceError("critic", "down")
+
+    found = await verify([run], tmp_path / "out", Checks(), reviewer=reviewer(tmp_path, odd))
+    assert (found.kept, found.rejected, found.unreviewed) == (0, 0, 5)
+    work = await check_rules([run], Checks(), [])
+    quote = quote_reviews(work, "critic", tmp_path / CALLS, None, with_images=False)
+    assert quote.calls == 4, "three answers on one are one review"
+    again = await verify([run], tmp_path / "out", Checks(), reviewer=reviewer(tmp_path, lambda _: "KEEP"))
+    assert (again.kept, again.rejected, again.unreviewed) == (4, 0, 1)
+    assert "try another --model" in again.last_failure

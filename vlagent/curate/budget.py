@@ -67,7 +67,7 @@ class Paid:
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """As the inner model; at once where it has answered this before."""
-        key = _key(self.name, request)
+        key = key_of(self.name, request)
         known = self._known.get(key)
         if known is not None:
             calls = tuple(NativeCall(*call) for call in known.calls)
@@ -88,7 +88,8 @@ class Paid:
         self.spent += call.usage.model_copy(update={"calls": max(1, call.usage.calls)})
 
 
-def _key(name: str, request: ChatRequest) -> str:
+def key_of(name: str, request: ChatRequest) -> str:
+    """Of the model's name and all that it is asked."""
     return hashlib.sha256(f"{name}\n{chat_key(request)}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 

@@ -21,6 +21,7 @@ from vlagent.agent.parse import parse
 from vlagent.agent.store import TRAJECTORIES, read_trajectories, write_trajectory
 from vlagent.bench.evaluate import row_of
 from vlagent.bench.runs import read_samples
+from vlagent.curate.budget import CALLS
 from vlagent.curate.flaws import Finding
 from vlagent.curate.flaws_leak import leaks
 from vlagent.curate.flaws_steps import incoherent, ungrounded_queries
@@ -171,10 +172,12 @@ async def check_rules(runs: Sequence[Path], checks: Checks, against: Sequence[Sa
 
 
 def _check_out(runs: Sequence[Path], out: Path) -> None:
-    if out.resolve() in [run.resolve() for run in runs]:
+    if {out.resolve(), (out / REJECTED).resolve()} & {run.resolve() for run in runs}:
         raise UserError(f"--to {out}: choose another folder than the run that is checked")
-    if out.is_dir() and (out / "samples.jsonl").exists() and not (out / FINDINGS).exists():
-        raise UserError(f"--to {out}: this folder holds another run; choose an empty one")
+    if not out.is_dir() or (out / FINDINGS).exists():
+        return
+    if any(path for path in out.iterdir() if not path.name.startswith(".") and path.name != CALLS):
+        raise UserError(f"--to {out}: this folder holds another run or something else; choose an empty one")
 
 
 async def _read_work(runs: Sequence[Path]) -> Work:
@@ -232,11 +235,12 @@ def _write(work: Work, run: Path, out: Path) -> Verified:
     bad = [key for key in keys if work.findings[key]]
     kept = [key for key in keys if not work.findings[key] and key not in work.unreviewed]
     config = _config_of(run)
-    _write_run(out, work, set(kept), config)
-    _write_run(out / REJECTED, work, set(bad), config)
     lines = [Rejection(sample_id=key[0], rollout=key[1], findings=tuple(work.findings[key])) for key in bad]
     text = "".join(line.model_dump_json() + "\n" for line in lines)
+    # First: by this file a start after a kill knows the folder as its own.
     write_atomic(out / FINDINGS, text)
+    _write_run(out, work, set(kept), config)
+    _write_run(out / REJECTED, work, set(bad), config)
     write_atomic(out / REJECTED / FINDINGS, text)
     kinds = Counter(kind for key in bad for kind in {finding.kind for finding in work.findings[key]})
     summary = Verified(
@@ -277,5 +281,5 @@ def describe(found: Verified) -> str:
     lines = [f"{found.kept} of {found.episodes} episodes are kept, {found.rejected} rejected"]
     lines += [f"  {kind}: {count}" for kind, count in found.kinds.items()]
     if found.unreviewed:
-        lines.append(f"{found.unreviewed} could not be reviewed ({found.last_failure}); the same command asks again")
+        lines.append(f"{found.unreviewed} could not be reviewed ({found.last_failure}); the same command asks on")
     return "\n".join(lines)

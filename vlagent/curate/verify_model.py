@@ -60,19 +60,19 @@ class Reviewer:
         """The finding where it rejects the episode. Raises `ServiceError` where it gives no verdict; never guesses."""
         messages = self.messages(sample, trajectory)
         for attempt in range(self.attempts):
-            request = ChatRequest(
-                messages=messages,
-                sampling=Sampling(temperature=0.0, max_tokens=MAX_TOKENS),
-                key=("review", sample.id, trajectory.rollout, attempt),
-            )
-            reply = await self.model.complete(request)
+            reply = await self.model.complete(_request(messages, sample, trajectory, attempt))
             found = parse_review(reply)
             if found is not None:
                 return found
             if attempt == 0:
                 said = (Message("assistant", (TextPart(reply.text),)), Message("user", (TextPart(AGAIN),)))
                 messages = (*messages, *said)
-        raise PermanentError(self.model.name, f"no verdict on {sample.id} in {self.attempts} attempts")
+        why = f"no verdict on {sample.id} in {self.attempts} answers; try another --model"
+        raise PermanentError(self.model.name, why)
+
+    def first_request(self, sample: Sample, trajectory: Trajectory) -> ChatRequest:
+        """What each review begins with."""
+        return _request(self.messages(sample, trajectory), sample, trajectory, 0)
 
     def messages(self, sample: Sample, trajectory: Trajectory) -> tuple[Message, ...]:
         """What it is shown."""
@@ -84,6 +84,11 @@ class Reviewer:
             Message("system", (TextPart(RULES),)),
             Message("user", (*shown, TextPart(neutralise(case, specials)))),
         )
+
+
+def _request(messages: tuple[Message, ...], sample: Sample, trajectory: Trajectory, attempt: int) -> ChatRequest:
+    sampling = Sampling(temperature=0.0, max_tokens=MAX_TOKENS)
+    return ChatRequest(messages=messages, sampling=sampling, key=("review", sample.id, trajectory.rollout, attempt))
 
 
 def _crops(trajectory: Trajectory) -> list[ImageRef]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from vlagent.agent.ledger import BYTES_PER_TOKEN
 from vlagent.chat.base import ImagePart, TextPart
 from vlagent.chat.scripted import Scripted
-from vlagent.curate.budget import PaidCall, Quote
+from vlagent.curate.budget import PaidCall, Quote, key_of
 from vlagent.curate.verify import Work
 from vlagent.curate.verify_model import PIXELS, Reviewer
 from vlagent.files import read_records
@@ -22,10 +22,11 @@ def quote_reviews(
     """One call an episode that the rules accept, its prompt counted as it would be sent; answers in `paid` are free."""
     reviewer = Reviewer(Scripted([], name=model), with_images)
     sizes = [_tokens(reviewer, pair) for pair in work.to_review]
-    known = sum(1 for _ in read_records(paid, PaidCall))
-    left = max(0, len(sizes) - known)
-    share = left / len(sizes) if sizes else 0.0
-    prompt, completion = round(sum(sizes) * share), left * REPLY_TOKENS
+    answered = {call.key for call in read_records(paid, PaidCall)}
+    keys = [key_of(model, reviewer.first_request(*pair)) for pair in work.to_review]
+    due = [size for size, key in zip(sizes, keys, strict=True) if key not in answered]
+    known, left = len(sizes) - len(due), len(due)
+    prompt, completion = round(sum(due)), left * REPLY_TOKENS
     cost = None if price is None else (prompt * price[0] + completion * price[1]) / 1e6
     return Quote(
         what=f"reviews by {model}",
@@ -34,7 +35,7 @@ def quote_reviews(
         prompt_tokens=prompt,
         completion_tokens=completion,
         cost_usd=cost,
-        note=f"{known} answers are paid for already" if known else "",
+        note=f"{known} are paid for already" if known else "",
     )
 
 
