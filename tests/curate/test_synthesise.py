@@ -130,14 +130,33 @@ async def test_a_hinted_episode_that_shows_the_hint_is_turned_down(tmp_path: Pat
     assert (await synthesise_here(tmp_path / "b", Scripted(script), asked, k=1)).kept == 1
 
 
+async def test_an_attempt_that_is_turned_down_is_not_enough(tmp_path: Path) -> None:
+    thoughts = iter(["the hint says so", "look", "look"])
+
+    def script(request: ChatRequest) -> str:
+        if any(message.role == "assistant" for message in request.messages):
+            return "<think>add</think><answer>14</answer>"
+        call = '{"name": "text_search", "arguments": {"query": "sum"}}'
+        return f"<think>{next(thoughts)}</think><tool_call>{call}</tool_call>"
+
+    asked = [each for each in questions(8) if each.id == "sums-007"]
+    made = await synthesise_here(tmp_path, Scripted(script), asked, Settings(hint=True, enough=1), k=3)
+    assert (made.kept, made.attempts, made.turned_down) == (1, 2, {"the hint shows": 1})
+
+
 async def test_demonstrations_are_shown_and_not_kept(tmp_path: Path) -> None:
     await synthesise_here(tmp_path / "first", dear(tmp_path), questions(12))
-    (shot,) = shots_of(tmp_path / "first" / "run", 1)
+    shot, spare = shots_of(tmp_path / "first" / "run", 1)
     seen: list[str] = []
-    coached = Coached(Scripted(lambda request: seen.append(request.messages[0].text) or "ok"), [shot])
+    coached = Coached(Scripted(lambda request: seen.append(request.messages[0].text) or "ok"), [shot, spare], count=1)
     assert isinstance(await coached.complete(ChatRequest(messages=())), ChatReply)
     assert "Question: What is" in seen[0]
     assert "Adding makes a sum." in seen[0]
+    assert shot.text in seen[0]
+    assert spare.text not in seen[0]
+    await coached.complete(ChatRequest(messages=(), key=("agent", shot.sample_id, 0, 0)))
+    assert spare.text in seen[1]
+    assert shot.text not in seen[1], "a question is not shown its own answer"
     with pytest.raises(UserError, match="--shots 99"):
         shots_of(tmp_path / "first" / "run", 99)
 
@@ -207,3 +226,24 @@ def test_the_verb_makes_a_run_that_verify_takes(
     assert main(["curate", "verify", str(run), "--to", str(out)]) == 0
     assert "10 of 10 episodes are kept" in capsys.readouterr().out
     assert len(list(read_records(out / "samples.jsonl", Sample))) == 10
+
+
+@pytest.mark.parametrize(
+    ("settings", "words", "said"),
+    [
+        ('{"enough": 1}', ["--hint"], "--hint True"),
+        ('{"enough": 1}', ["--enough", "2"], "--enough 2"),
+        ('{"hint": 5}', [], "hint: "),
+        ("{", [], "not JSON"),
+        (None, [], "holds no synthesis.json"),
+    ],
+)
+def test_a_resumed_run_keeps_its_settings_and_says_what_is_wrong_with_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], settings: str | None, words: list[str], said: str
+) -> None:
+    if settings is not None:
+        (tmp_path / "synthesis.json").write_text(settings)
+    assert main(["curate", "synthesise", "--resume", str(tmp_path), *words]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1

@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from vlagent.agent.loop import Agent
 from vlagent.agent.store import TRAJECTORIES, read_trajectories, write_trajectory
 from vlagent.bench.config import EvalConfig, RunLimits, check_same, read_config
 from vlagent.bench.evaluate import Ended, Watcher, evaluate
-from vlagent.bench.runs import read_samples
+from vlagent.bench.runs import read_rows, read_samples
 from vlagent.curate.flaws_leak import leaks
-from vlagent.curate.synthesise_coach import Coached, hints
+from vlagent.curate.synthesise_coach import Coached, Shot, hints
 from vlagent.curate.synthesise_experts import Experts
 from vlagent.errors import UserError
 from vlagent.files import only_writer, read_json, read_records, write_atomic, write_json
@@ -35,7 +35,7 @@ class Settings(Record):
     """What decides which episodes are made, beside the evaluation's own configuration."""
 
     enough: int | None = Field(default=None, ge=1)
-    """Right attempts after which a question is not played again; None plays all attempts."""
+    """Right attempts, fit to be kept, after which a question is not played again; None plays all attempts."""
     hint: bool = False
     """Tell the model the answer; its episodes are then looked through for it."""
     demonstrations: str | None = None
@@ -142,7 +142,14 @@ def open_run(config: EvalConfig, settings: Settings, samples: Sequence[Sample], 
 
 def read_settings(run: Path) -> Settings:
     """The settings of a run folder; the defaults where it is no synthesis."""
-    return Settings.model_validate(read_json(run / SETTINGS)) if (run / SETTINGS).exists() else Settings()
+    if not (run / SETTINGS).exists():
+        return Settings()
+    try:
+        return Settings.model_validate(read_json(run / SETTINGS))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UserError(f"{run / SETTINGS}: is no settings of a synthesis: {where}: {first['msg']}") from None
 
 
 def rounds(config: EvalConfig, cast: Cast) -> list[Round]:
@@ -160,11 +167,11 @@ def rounds(config: EvalConfig, cast: Cast) -> list[Round]:
     return made
 
 
-def coached(agent: Agent, settings: Settings, samples: Sequence[Sample], shots: Sequence[str]) -> Agent:
+def coached(agent: Agent, settings: Settings, samples: Sequence[Sample], shots: Sequence[Shot]) -> Agent:
     """The agent whose model gets the help that the settings ask for."""
     if not (settings.hint or shots):
         return agent
-    return replace(agent, model=Coached(agent.model, shots, hints(samples) if settings.hint else None))
+    return replace(agent, model=Coached(agent.model, shots, hints(samples) if settings.hint else None, settings.shots))
 
 
 def asked_in(made: Round, settings: Settings, samples: Sequence[Sample], run: Path) -> list[Sample]:
@@ -176,8 +183,13 @@ def asked_in(made: Round, settings: Settings, samples: Sequence[Sample], run: Pa
         return [sample for sample in samples if sample.id in made.agent.model]
     if settings.enough is None:
         return list(samples)
-    right = Counter(row.sample_id for _, row in _rows(run) if row.outcome is Outcome.RIGHT)
-    return [sample for sample in samples if right[sample.id] < settings.enough]
+    by_id = {sample.id: sample for sample in samples}
+    found = Counter(
+        each.row.sample_id
+        for number, folder in enumerate(_folders(run))
+        for each in _candidates(folder, number, by_id, settings, Counter())
+    )
+    return [sample for sample in samples if found[sample.id] < settings.enough]
 
 
 def _limits_left(config: EvalConfig, made: Round, run: Path) -> RunLimits | None:
@@ -195,8 +207,9 @@ def _folders(run: Path) -> list[Path]:
     return [folder for folder in (run / EXPERTS, *attempts) if (folder / "config.json").exists()]
 
 
-def _rows(run: Path) -> list[tuple[Path, EvalRow]]:
-    return [(folder, row) for folder in _folders(run) for row in read_records(folder / "rows.jsonl", EvalRow)]
+def _rows(run: Path) -> list[EvalRow]:
+    """One an episode: of one that failed and was played again, the last."""
+    return [row for folder in _folders(run) for row in read_rows(folder).values()]
 
 
 def _keep(settings: Settings, samples: Sequence[Sample], run: Path, ended: Ended, failure: str) -> Synthesis:
@@ -208,7 +221,7 @@ def _keep(settings: Settings, samples: Sequence[Sample], run: Path, ended: Ended
             found.setdefault(each.row.sample_id, []).append(each)
     best = [min(found[name], key=lambda each: each.order) for name in by_id if name in found]
     _write(run, best)
-    rows = [row for _, row in _rows(run)]
+    rows = _rows(run)
     summary = Synthesis(
         ended=ended,
         questions=len(samples),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from vlagent.agent.store import read_trajectories
 from vlagent.bench.runs import read_samples
@@ -30,16 +30,30 @@ HINT = (
 )
 
 
+class Shot(NamedTuple):
+    """A right episode as text."""
+
+    sample_id: str
+    text: str
+
+
 class Coached:
     """A `ChatModel` that sees more than the loop sends.
 
     Replies lose their token ids: they were sampled from another prompt than the one that is kept.
     """
 
-    def __init__(self, inner: ChatModel, shots: Sequence[str] = (), answers: Mapping[str, str] | None = None) -> None:
-        """`shots` are written episodes; `answers` gives the hint by sample id, None gives none."""
+    def __init__(
+        self,
+        inner: ChatModel,
+        shots: Sequence[Shot] = (),
+        answers: Mapping[str, str] | None = None,
+        count: int | None = None,
+    ) -> None:
+        """`answers` gives the hint by sample id, None gives none. Of `shots` the first `count` are shown, never the
+        question's own: it would tell the answer, where nothing looks for it afterwards."""
         self.inner, self.name = inner, inner.name
-        self._shots, self._answers = tuple(shots), answers or {}
+        self._shots, self._count, self._answers = tuple(shots), count, answers or {}
 
     def __getattr__(self, name: str) -> Any:
         """The optional attributes of a model."""
@@ -49,8 +63,10 @@ class Coached:
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """As the inner model, of the same request with the help in it."""
-        answer = self._answers.get(str(request.key[1])) if len(request.key) > 1 else None
-        messages = _with_shots(request.messages, self._shots)
+        asked = str(request.key[1]) if len(request.key) > 1 else None
+        answer = self._answers.get(asked) if asked is not None else None
+        shots = [shot.text for shot in self._shots if shot.sample_id != asked]
+        messages = _with_shots(request.messages, shots[: self._count])
         if answer is not None:
             messages = _with_hint(messages, HINT.format(answer=answer))
         return replace(await self.inner.complete(replace(request, messages=messages)), tokens=None)
@@ -88,21 +104,25 @@ def hints(samples: Sequence[Sample]) -> dict[str, str]:
     return {sample.id: sample.answers[0] for sample in samples}
 
 
-def shots_of(run: Path, count: int, seed: int = 0) -> list[str]:
-    """Some right and well-formed episodes of a run folder as text. Raises `UserError` where there are too few."""
+def shots_of(run: Path, count: int, seed: int = 0) -> list[Shot]:
+    """Right and well-formed episodes of a run folder, one a question: `count`, and one for whose question is asked.
+
+    Raises `UserError` where there are too few.
+    """
     samples = {sample.id: sample for sample in read_samples(run)}
     rows = {(row.sample_id, row.rollout): row for row in read_records(run / "rows.jsonl", EvalRow)}
-    good = [
-        (samples[each.sample_id], each)
+    good = {
+        each.sample_id: _written(samples[each.sample_id], each)
         for each in read_trajectories(run)
         if each.sample_id in samples
         and all(turn.format_ok for turn in each.turns)
         and (row := rows.get((each.sample_id, each.rollout))) is not None
         and row.outcome is Outcome.RIGHT
-    ]
+    }
     if len(good) < count:
-        raise UserError(f"{run}: {len(good)} right and well-formed episodes, --shots {count} needs more")
-    return [_written(*pair) for pair in rng_of("shots", seed).sample(good, count)]
+        raise UserError(f"{run}: {len(good)} questions with right and well-formed episodes, --shots {count} needs more")
+    drawn = rng_of("shots", seed).sample(sorted(good.items()), min(count + 1, len(good)))
+    return [Shot(*each) for each in drawn]
 
 
 def _written(sample: Sample, trajectory: Trajectory) -> str:

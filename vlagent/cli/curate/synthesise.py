@@ -27,7 +27,7 @@ calls), RUN/attempts all of them. The same command, or --resume RUN, goes on; no
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Those of `eval`, and what helps the model."""
     options.add_arguments(parser, EPILOG)
-    parser.add_argument("--enough", type=int, metavar="N", help="play a question no more once N attempts are right")
+    parser.add_argument("--enough", type=int, metavar="N", help="play a question no more once N attempts could be kept")
     parser.add_argument(
         "--hint", action="store_true", help="tell the model the answer; episodes that show it are dropped"
     )
@@ -60,12 +60,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _settings(args: argparse.Namespace) -> Settings:
-    from vlagent.curate.synthesise import Settings, read_settings
+    from vlagent.curate.synthesise import Settings
 
     options.check_at_least("--enough", args.enough, 1)
     options.check_at_least("--shots", args.shots, 1)
     if args.resume:
-        return read_settings(args.resume)
+        return _resumed(args)
     if args.shots and not args.demonstrations:
         raise UserError(f"--shots {args.shots}: say of which run folder with --demonstrations RUN")
     shots = (args.shots or 2) if args.demonstrations else 0
@@ -76,6 +76,20 @@ def _settings(args: argparse.Namespace) -> Settings:
         shots=shots,
         experts=args.experts,
     )
+
+
+def _resumed(args: argparse.Namespace) -> Settings:
+    """The settings of the run; an option that says otherwise is refused."""
+    from vlagent.curate.synthesise import SETTINGS, read_settings
+
+    if not (args.resume / SETTINGS).exists():
+        raise UserError(f"--resume {args.resume}: holds no {SETTINGS}; it is no run of `curate synthesise`")
+    before = read_settings(args.resume)
+    for name in type(before).model_fields:
+        was, now = getattr(before, name), getattr(args, name)
+        if now not in (None, False, was):
+            raise UserError(f"--{name} {now}: this run was begun with {was}; leave it out, or choose another --run")
+    return before
 
 
 def _cast(prepared: Prepared, settings: Settings) -> Cast:
