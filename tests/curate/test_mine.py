@@ -150,3 +150,22 @@ def _mine_without_run(world: Path) -> None:
     words = ["curate", "mine", f"{world}/manifest.json:toy_test", "--model", "toy:random"]
     args = build_parser(words).parse_args(words)
     args.run_verb(args)
+
+
+@pytest.mark.parametrize(
+    ("held", "words", "said"),
+    [
+        ("synthesis.json", ["--k", "2"], "curate synthesise"),
+        ("findings.jsonl", ["--k", "2"], "curate verify"),
+        (None, ["--k", "2", "--most-right", "2"], "--most-right 2"),
+    ],
+)
+def test_what_cannot_be_mined_is_refused_before_anything_is_asked(
+    tmp_path: Path, world: Path, capsys: pytest.CaptureFixture[str], held: str | None, words: list[str], said: str
+) -> None:
+    if held:
+        (tmp_path / held).touch()
+    base = ["curate", "mine", f"{world}/manifest.json:toy_test", "--run", str(tmp_path), "--model", "toy:random"]
+    assert main([*base, "--search", f"{world}/test/search", *words]) == 2
+    assert said in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ([held] if held else [])

@@ -12,10 +12,12 @@ from pathlib import Path
 
 from pydantic import Field
 
-from vlagent.bench.config import read_config
+from vlagent.bench.config import EvalConfig, read_config
 from vlagent.bench.evaluate import slices_of
 from vlagent.bench.runs import read_samples
 from vlagent.curate.build_rows import write_manifest
+from vlagent.curate.synthesise import SETTINGS
+from vlagent.curate.verify import FINDINGS
 from vlagent.errors import UserError
 from vlagent.files import read_records, write_atomic, write_json
 from vlagent.types import EvalRow, Outcome, Record, Sample
@@ -75,6 +77,19 @@ def pass_rates_of(rows: Iterable[EvalRow], samples: Sequence[Sample], k: int) ->
     ]
 
 
+def check_before(run: Path, config: EvalConfig, samples: Sequence[Sample], most_right: int) -> None:
+    """Before anything is asked: raises `UserError` for the folder of another verb, or too few rollouts."""
+    for name, verb in ((SETTINGS, "synthesise"), (FINDINGS, "verify")):
+        if (run / name).exists():
+            raise UserError(f"{run}: holds a run of `curate {verb}`; choose another --run")
+    _check_rollouts([config.rollouts_of(sample.source) for sample in samples], most_right)
+
+
+def _check_rollouts(rollouts: Sequence[int], most_right: int) -> None:
+    if min(rollouts) <= most_right:
+        raise UserError(f"--most-right {most_right}: with {min(rollouts)} rollouts every question is kept; raise --k")
+
+
 def keep_hard(run: Path, most_right: int = MOST_RIGHT) -> Mined:
     """Write pass rates and the hard set of an evaluation with several rollouts a question.
 
@@ -83,8 +98,7 @@ def keep_hard(run: Path, most_right: int = MOST_RIGHT) -> Mined:
     """
     config, samples = read_config(run), read_samples(run)
     rollouts = {sample.source: config.rollouts_of(sample.source) for sample in samples}
-    if min(rollouts.values()) <= most_right:
-        raise UserError(f"--most-right {most_right}: with {min(rollouts.values())} rollouts every question is kept")
+    _check_rollouts(list(rollouts.values()), most_right)
     latest = {(row.sample_id, row.rollout): row for row in read_records(run / "rows.jsonl", EvalRow)}
     rates: list[PassRate] = []
     for source, k in rollouts.items():

@@ -27,11 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Play, measure, keep; the exit codes are those of `eval`."""
     from vlagent.curate.budget import CALLS
-    from vlagent.curate.mine import HARD, ROLLOUTS, describe, keep_hard
+    from vlagent.curate.mine import HARD, ROLLOUTS, check_before, describe, keep_hard
 
     options.check_at_least("--most-right", args.most_right, 0)
     options.set_defaults(args, k=ROLLOUTS)
     prepared = options.prepare(args, CALLS)
+    check_before(prepared.run, prepared.config, prepared.samples, args.most_right)
     print(options.quoted(prepared, "mining").line())
     if args.dry_run:
         return 0
