@@ -13,7 +13,7 @@ from vlagent.bench.config import EvalConfig
 from vlagent.cli.main import main
 from vlagent.curate.budget import CALLS, PaidCall, quote_episodes
 from vlagent.curate.build_rows import write_manifest
-from vlagent.curate.mine import HARD, PASS_RATES, PassRate, keep_hard
+from vlagent.curate.mine import HARD, PASS_RATES, PassRate, describe, keep_hard
 from vlagent.curate.mine_rows import row_of
 from vlagent.data.manifest import load_samples
 from vlagent.errors import UserError
@@ -46,6 +46,18 @@ def test_a_question_whose_failed_episodes_could_decide_is_undecided() -> None:
     assert rate.hard(most_right=1) is None
     assert rate.hard(most_right=3) is True
     assert rate.hard(most_right=0) is False
+
+
+async def test_a_question_without_a_scored_episode_is_counted_as_undecided(tmp_path: Path) -> None:
+    await mine_here(tmp_path, dear(tmp_path), questions(6), k=3)
+    rows = tmp_path / "run" / "rows.jsonl"
+    gone = questions(6)[0].id
+    rows.write_text("".join(line for line in rows.read_text().splitlines(keepends=True) if f'"{gone}"' not in line))
+    mined = keep_hard(tmp_path / "run", most_right=1)
+    known = [rate.hard(1) for rate in read_records(tmp_path / "run" / PASS_RATES, PassRate)]
+    assert (mined.questions, mined.undecided) == (6, 1)
+    assert mined.hard + known.count(False) + mined.undecided == mined.questions
+    assert "1 undecided" in describe(mined)
 
 
 async def test_too_few_rollouts_to_tell_apart_are_the_users_mistake(tmp_path: Path) -> None:

@@ -57,9 +57,9 @@ class Mined(Record):
     questions: int
     hard: int
     undecided: int
-    """Too many of their episodes failed; the same command plays these again."""
+    """Too many of their episodes failed, or were not played yet; the same command plays these."""
     spread: dict[str, int] = Field(default_factory=dict)
-    """Right episodes -> questions with so many."""
+    """Right episodes -> questions with so many, of those that have a scored one."""
     kinds: dict[str, dict[str, int]] = Field(default_factory=dict)
     """Kind -> questions and hard ones, where the data tells kinds apart."""
 
@@ -114,9 +114,9 @@ def keep_hard(run: Path, most_right: int = MOST_RIGHT) -> Mined:
         model=config.model,
         k=config.k,
         most_right=most_right,
-        questions=len(rates),
+        questions=len(samples),
         hard=len(kept),
-        undecided=sum(verdict is None for verdict in verdicts.values()),
+        undecided=sum(verdicts.get(sample.id) is None for sample in samples),
         spread=_spread(rates),
         kinds=_kinds(samples, verdicts),
     )
@@ -139,10 +139,10 @@ def _kinds(samples: Sequence[Sample], verdicts: dict[str, bool | None]) -> dict[
     kinds: dict[str, dict[str, int]] = {}
     for sample in samples:
         name = slices_of(sample).get("kind")
-        if name is not None and sample.id in verdicts:
+        if name is not None:
             own = kinds.setdefault(name, {"questions": 0, "hard": 0})
             own["questions"] += 1
-            own["hard"] += bool(verdicts[sample.id])
+            own["hard"] += bool(verdicts.get(sample.id))
     return kinds
 
 
@@ -155,5 +155,5 @@ def describe(mined: Mined) -> str:
     ]
     lines += [f"  {kind}: {own['hard']} of {own['questions']} hard" for kind, own in mined.kinds.items()]
     if mined.undecided:
-        lines.append(f"{mined.undecided} undecided: too many of their episodes failed; the same command goes on")
+        lines.append(f"{mined.undecided} undecided: their episodes failed or were not played; the same command goes on")
     return "\n".join(lines)
