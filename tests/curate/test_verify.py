@@ -134,9 +134,12 @@ def test_a_record_that_says_something_else_than_its_text_is_out_of_form() -> Non
 
 def test_wrong_and_unscored_episodes_are_not_kept() -> None:
     played = episode(BRAND, *CLEAN[0][1])
-    for outcome in (Outcome.WRONG, Outcome.UNSCORED, Outcome.FAILED):
+    for outcome in (Outcome.WRONG, Outcome.UNSCORED):
         (found,) = findings_of(BRAND, played, row(BRAND, played, outcome), Checks())
         assert found.kind == "wrong_answer"
+    for broken in (played, played.model_copy(update={"turns": (), "answer": None})):
+        (found,) = findings_of(BRAND, broken, row(BRAND, played, Outcome.FAILED), Checks())
+        assert found.kind == "service_failed"
 
 
 def write_run(folder: Path, episodes: Sequence[tuple[Sample, Sequence[Turn]]]) -> Path:

@@ -91,6 +91,8 @@ class Work:
 
 def findings_of(sample: Sample, trajectory: Trajectory, row: EvalRow | None, checks: Checks) -> list[Finding]:
     """What the rules find in one episode by itself; with a broken form or a wrong answer, only that."""
+    if row is not None and row.outcome is Outcome.FAILED:
+        return [Finding(kind="service_failed", why=row.why or "a service failed, so it was not played to its end")]
     form = _form(sample, trajectory)
     if form:
         return form
