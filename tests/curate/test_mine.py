@@ -181,3 +181,12 @@ def test_what_cannot_be_mined_is_refused_before_anything_is_asked(
     assert main([*base, "--search", f"{world}/test/search", *words]) == 2
     assert said in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ([held] if held else [])
+
+
+def test_a_service_that_is_down_is_no_mistake_of_the_user(
+    tmp_path: Path, world: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["curate", "mine", f"{world}/manifest.json:toy_test", "--run", str(tmp_path / "run"), "--k", "2"]
+    words += ["--search", f"{world}/test/search", "--model", "m", "--base-url", "http://127.0.0.1:9/v1"]
+    assert main([*words, "--attempts", "1"]) == 3
+    assert "no episode is scored yet" in capsys.readouterr().err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from vlagent.cli.curate import options
+from vlagent.errors import UserError
 
 EPILOG = """examples:
   vlagent curate mine fvqa.json:fvqa_train --run runs/mined --search live.toml --model Qwen2.5-VL-7B-Instruct \\
@@ -37,7 +38,14 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         return 0
     ended = options.play(prepared)
-    print(describe(keep_hard(prepared.run, args.most_right)))
+    try:
+        print(describe(keep_hard(prepared.run, args.most_right)))
+    except UserError as error:
+        if ended == 0:
+            raise
+        # Nothing is scored since a service was down or the run was stopped: the exit code says which.
+        options.warn(str(error))
+        return ended
     options.say_paid(prepared)
     print(prepared.run / HARD / "manifest.json")
     return ended
