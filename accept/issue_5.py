@@ -133,9 +133,10 @@ def _lines(name: str) -> list[dict[str, Any]]:
 
 
 def _tests(ctx: Context, name: str, paths: Sequence[str]) -> tuple[int, int]:
-    """(failed, ran) of some tests; none at all counts as a failure."""
+    """(failed, ran) of some tests; none at all counts as a failure. Sabotaged, what they test is broken."""
     command = [sys.executable, "-m", "pytest", *paths, "-p", "no:cacheprovider"]
-    done = subprocess.run(command, cwd=ROOT, env=one_thread(), capture_output=True, text=True, check=False)
+    broken = {"VLAGENT_BROKEN": name, "PYTEST_ADDOPTS": "-p accept.sabotage_work"} if ctx.broken else {}
+    done = subprocess.run(command, cwd=ROOT, env=one_thread() | broken, capture_output=True, text=True, check=False)
     (ctx.folder / f"{name}.log").write_text(done.stdout + done.stderr)
     passed, failed = (
         sum(int(number) for number in re.findall(rf"(\d+) {word}", done.stdout))
@@ -145,16 +146,16 @@ def _tests(ctx: Context, name: str, paths: Sequence[str]) -> tuple[int, int]:
 
 
 def faults(ctx: Context) -> list[Figure]:
-    """Each dependency broken in mid-run; sabotaged, nothing is run, which is a failure."""
+    """Each dependency broken in mid-run; sabotaged, its failures are the model's."""
     paths = [str(path) for path in sorted(ROOT.glob("tests/**/test_*fault*.py"))]
     paths += ["tests/bench/test_kill.py", "tests/cli/test_bench.py", "tests/bench/suites"]
-    failed, ran = _tests(ctx, "faults", ["tests/none.py"] if ctx.broken else paths)
+    failed, ran = _tests(ctx, "faults", paths)
     return [Figure("fault_tests_failed", failed, ran), Figure("fault_tests", ran, ran)]
 
 
 def plug_ins(ctx: Context) -> list[Figure]:
-    """Inspect, lmms-eval and VLMEvalKit; sabotaged, nothing is run, which is a failure."""
-    failed, ran = _tests(ctx, "plug_ins", ["tests/none.py"] if ctx.broken else PLUG_INS)
+    """Inspect, lmms-eval and VLMEvalKit; sabotaged, every answer is right."""
+    failed, ran = _tests(ctx, "plug_ins", PLUG_INS)
     return [Figure("plug_in_tests_failed", failed, ran)]
 
 

@@ -135,24 +135,25 @@ EXPORTS = ("tests/curate/test_export.py", "tests/curate/test_build.py", "tests/c
 
 
 def resumes(ctx: Context) -> list[Figure]:
-    """Kills, budgets and quotes; sabotaged, nothing is run, which is a failure."""
+    """Kills, budgets and quotes; sabotaged, no paid answer is kept."""
     return _tested(ctx, "resume", RESUMES)
 
 
 def page(ctx: Context) -> list[Figure]:
-    """The annotation page in headless Chromium, to a published and scored set."""
+    """The annotation page in headless Chromium, to a published and scored set; sabotaged, anything passes."""
     return _tested(ctx, "page", PAGE)
 
 
 def exports(ctx: Context) -> list[Figure]:
-    """Exports in `datasets`, TRL and the form of LLaMA-Factory, there and back."""
+    """Exports in `datasets`, TRL and the form of LLaMA-Factory, there and back; sabotaged, an end is lost."""
     return _tested(ctx, "export", EXPORTS)
 
 
 def _tested(ctx: Context, name: str, paths: Sequence[str]) -> list[Figure]:
     there = [path for path in paths if (ROOT / path).exists()]
-    command = [sys.executable, "-m", "pytest", *(["tests/none.py"] if ctx.broken else there), "-p", "no:cacheprovider"]
-    done = subprocess.run(command, cwd=ROOT, env=one_thread(), capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "pytest", *there, "-p", "no:cacheprovider"]
+    broken = {"VLAGENT_BROKEN": name, "PYTEST_ADDOPTS": "-p accept.sabotage_work"} if ctx.broken else {}
+    done = subprocess.run(command, cwd=ROOT, env=one_thread() | broken, capture_output=True, text=True, check=False)
     (ctx.folder / f"{name}.log").write_text(done.stdout + done.stderr)
     passed, failed = (
         sum(int(number) for number in re.findall(rf"(\d+) {word}", done.stdout))
