@@ -130,6 +130,7 @@ def drive(page_path: Path, items: int, *, at_once: bool = False) -> dict[str, fl
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": 1280, "height": 900})
+        page.set_default_timeout(180_000)  # a page that takes longer than 30 s is a figure, too
         page.add_init_script(WATCH)
         problems: list[str] = []
         page.on("pageerror", lambda error: problems.append(str(error)))
