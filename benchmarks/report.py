@@ -123,20 +123,29 @@ def _episode(number: int, picture: ImageRef) -> tuple[Record, Record, Record]:
     return sample, trajectory, row
 
 
+LIMIT_S = 60.0
+"""What a page that has not opened by then is taken to need."""
+
+
 def drive(page_path: Path, items: int, *, at_once: bool = False) -> dict[str, float]:
     """Open the page and use it as a person would; seconds."""
+    from playwright.sync_api import TimeoutError as PlaywrightTimeout
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": 1280, "height": 900})
-        page.set_default_timeout(180_000)  # a page that takes longer than 30 s is a figure, too
+        page.set_default_timeout(1000 * LIMIT_S)
         page.add_init_script(WATCH)
         problems: list[str] = []
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
         started = time.perf_counter()
-        page.goto(page_path.as_uri())
+        try:
+            page.goto(page_path.as_uri())
+        except PlaywrightTimeout:
+            browser.close()
+            return {"open_s": LIMIT_S, "filter_s": LIMIT_S}
         page.wait_for_selector("#list a")
         page.locator("article:not([hidden]) h2").first.wait_for()
         times = {"open_s": time.perf_counter() - started}
