@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -118,6 +118,11 @@ def append_jsonl(path: Path, *records: BaseModel | dict[str, Any]) -> None:
         with path.open("ab+", buffering=0) as file:
             _cut_torn_line(file)
             _write_whole(file, lines.encode())
+
+
+def write_records(path: Path, records: Iterable[BaseModel]) -> None:
+    """A file of these records, a line each; a reader sees the old or the new ones. Raises like `write_atomic`."""
+    write_atomic(path, "".join(record.model_dump_json() + "\n" for record in records))
 
 
 def _write_whole(file: Any, raw: bytes) -> None:

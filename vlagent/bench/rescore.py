@@ -15,7 +15,7 @@ from vlagent.bench.evaluate import JUDGE_CALLS, row_of
 from vlagent.bench.runs import Key, read_rows, read_samples
 from vlagent.bench.summary import Summary, summarise
 from vlagent.errors import UserError
-from vlagent.files import only_writer, read_records, write_atomic, write_json
+from vlagent.files import only_writer, read_records, write_json, write_records
 from vlagent.rewards.opinions import OPINIONS, Marker
 from vlagent.types import EvalRow, Outcome, Sample, Trajectory
 
@@ -56,7 +56,7 @@ async def rescore(
             raise UserError(f"{run}: holds no episode to score; vlagent eval --resume {run} plays some")
         rows = await _score(_in_order(samples, config, episodes), judge, on_row)
         _keep(run, before)
-        write_atomic(run / "rows.jsonl", "".join(row.model_dump_json() + "\n" for row in rows))
+        write_records(run / "rows.jsonl", rows)
         write_json(run / "config.json", config)
         summary = summarise(run)
         write_json(run / "summary.json", summary)

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vlagent.agent.store import TRAJECTORIES
+from vlagent.agent.store import TRAJECTORIES, write_trajectory
 from vlagent.bench.config import EvalConfig, check_same, read_config
 from vlagent.errors import UserError
-from vlagent.files import append_jsonl, iter_jsonl, read_records, write_atomic, write_json
+from vlagent.files import append_jsonl, iter_jsonl, read_records, write_atomic, write_json, write_records
 from vlagent.rewards.rubric import FAILURES
 from vlagent.types import EvalRow, Outcome, Sample, StopReason, Trajectory
 
@@ -64,7 +64,7 @@ class Book:
         """Leave one line an episode: rows in the order of the samples, trajectories as they came."""
         keys = [(sample.id, rollout) for sample, rollout in self.planned]
         ordered = [self.rows[key] for key in keys if key in self.rows]
-        write_atomic(self.run / "rows.jsonl", "".join(row.model_dump_json() + "\n" for row in ordered))
+        write_records(self.run / "rows.jsonl", ordered)
         _keep_last_lines(self.run / TRAJECTORIES)
 
 
@@ -76,7 +76,7 @@ def open_book(run: Path, config: EvalConfig, samples: Sequence[Sample]) -> Book:
     elif run.is_dir() and any(path for path in run.iterdir() if not _is_start_of_run(path)):
         raise UserError(f"{run}: this folder holds something else; choose an empty one for --run")
     else:
-        write_atomic(run / "samples.jsonl", "".join(sample.model_dump_json() + "\n" for sample in samples))
+        write_records(run / "samples.jsonl", samples)
         write_json(run / "config.json", config)
     return read_book(run, samples, config.rollouts_of)
 
@@ -111,6 +111,16 @@ def _is_scored(row: EvalRow | None) -> bool:
 def read_rows(run: Path) -> dict[Key, EvalRow]:
     """The scores of a run; of several of one episode, the last."""
     return {(row.sample_id, row.rollout): row for row in read_records(run / "rows.jsonl", EvalRow)}
+
+
+def write_run(run: Path, config: Any, episodes: Sequence[tuple[Sample, Trajectory, EvalRow | None]]) -> None:
+    """A run folder of these episodes, written anew; pictures stay where they are."""
+    (run / TRAJECTORIES).unlink(missing_ok=True)
+    write_records(run / "samples.jsonl", {sample.id: sample for sample, _, _ in episodes}.values())
+    for _, trajectory, _ in episodes:
+        write_trajectory(run, trajectory)
+    write_records(run / "rows.jsonl", [row for _, _, row in episodes if row is not None])
+    write_json(run / "config.json", config)
 
 
 def read_samples(run: Path) -> list[Sample]:

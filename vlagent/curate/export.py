@@ -24,7 +24,7 @@ from pydantic import Field
 from vlagent import images
 from vlagent.agent.config import AgentConfig
 from vlagent.agent.conversation import RewriteError, Style, conversation
-from vlagent.agent.store import write_trajectory
+from vlagent.bench.runs import write_run
 from vlagent.bench.selection import Selection, agent_of, episodes
 from vlagent.chat.base import ImagePart, Message, TextPart
 from vlagent.curate.card import Card, card_of, write_card
@@ -32,7 +32,7 @@ from vlagent.curate.export_forms import FORMS, Conversation, Said, write_forms
 from vlagent.curate.filling import filling, leftovers
 from vlagent.data.sealed import refuse_canaries
 from vlagent.errors import UserError
-from vlagent.files import append_jsonl, write_atomic, write_json
+from vlagent.files import write_atomic
 from vlagent.types import EvalRow, Sample, Trajectory
 
 Form = Literal["rows", "trl", "sharegpt", "datasets"]
@@ -200,10 +200,5 @@ def write_rows(run: Path, chosen: Sequence[Episode]) -> None:
                 f"agent.{key} = {known[0][key]} in one run and {known[1][key]} in another: one run folder has one "
                 "setting; export them apart, or leave out the form rows"
             )
-    samples = {episode.sample.id: episode.sample for episode in chosen}
-    write_json(run / "config.json", {"verb": "export", "agent": agent.model_dump(mode="json")})
-    write_atomic(run / "samples.jsonl", "".join(sample.model_dump_json() + "\n" for sample in samples.values()))
-    for episode in chosen:
-        write_trajectory(run, episode.trajectory)
-        if episode.row is not None:
-            append_jsonl(run / "rows.jsonl", episode.row)
+    config = {"verb": "export", "agent": agent.model_dump(mode="json")}
+    write_run(run, config, [(each.sample, each.trajectory, each.row) for each in chosen])

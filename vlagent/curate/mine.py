@@ -14,13 +14,14 @@ from pydantic import Field
 
 from vlagent.bench.config import EvalConfig, read_config
 from vlagent.bench.evaluate import slices_of
-from vlagent.bench.runs import read_samples
+from vlagent.bench.pass_rates import right_by_question
+from vlagent.bench.runs import read_rows, read_samples
 from vlagent.curate.build_rows import write_manifest
 from vlagent.curate.synthesise import SETTINGS
 from vlagent.curate.verify import FINDINGS
 from vlagent.errors import UserError
-from vlagent.files import read_records, write_atomic, write_json
-from vlagent.types import EvalRow, Outcome, Record, Sample
+from vlagent.files import write_json, write_records
+from vlagent.types import EvalRow, Record, Sample
 
 PASS_RATES = "pass_rates.jsonl"
 HARD = "hard"
@@ -66,10 +67,7 @@ class Mined(Record):
 
 def pass_rates_of(rows: Iterable[EvalRow], samples: Sequence[Sample], k: int) -> list[PassRate]:
     """The pass rate of each question that has a scored episode, in the order of the samples."""
-    found: dict[str, list[bool]] = {}
-    for row in rows:
-        if row.outcome in (Outcome.RIGHT, Outcome.WRONG):
-            found.setdefault(row.sample_id, []).append(row.outcome is Outcome.RIGHT)
+    found = right_by_question(rows)
     return [
         PassRate(sample_id=name, pass_rate=sum(own) / len(own), right=sum(own), scored=len(own), planned=k)
         for name, own in ((sample.id, found.get(sample.id, [])) for sample in samples)
@@ -99,13 +97,13 @@ def keep_hard(run: Path, most_right: int = MOST_RIGHT) -> Mined:
     config, samples = read_config(run), read_samples(run)
     rollouts = {sample.source: config.rollouts_of(sample.source) for sample in samples}
     _check_rollouts(list(rollouts.values()), most_right)
-    latest = {(row.sample_id, row.rollout): row for row in read_records(run / "rows.jsonl", EvalRow)}
+    rows = read_rows(run).values()
     rates: list[PassRate] = []
     for source, k in rollouts.items():
-        rates += pass_rates_of(latest.values(), [sample for sample in samples if sample.source == source], k)
+        rates += pass_rates_of(rows, [sample for sample in samples if sample.source == source], k)
     if not rates:
         raise UserError(f"{run}: no episode is scored yet; run it to its end first")
-    write_atomic(run / PASS_RATES, "".join(rate.model_dump_json() + "\n" for rate in rates))
+    write_records(run / PASS_RATES, rates)
     verdicts = {rate.sample_id: rate.hard(most_right) for rate in rates}
     by_id = {rate.sample_id: rate for rate in rates}
     kept = [_with_rate(sample, by_id[sample.id]) for sample in samples if verdicts.get(sample.id)]

@@ -22,7 +22,7 @@ from vlagent.curate.flaws_leak import leaks
 from vlagent.curate.synthesise_coach import Coached, Shot, hints
 from vlagent.curate.synthesise_experts import Experts
 from vlagent.errors import UserError
-from vlagent.files import only_writer, read_json, read_records, write_atomic, write_json
+from vlagent.files import only_writer, read_json, read_records, write_json, write_records
 from vlagent.rewards.opinions import Marker
 from vlagent.types import EvalRow, Outcome, Record, Sample, Trajectory
 
@@ -135,7 +135,7 @@ def open_run(config: EvalConfig, settings: Settings, samples: Sequence[Sample], 
         return
     if any(path for path in run.iterdir() if not path.name.startswith(".") and path.name != "samples.jsonl"):
         raise UserError(f"{run}: this folder holds something else; choose an empty one for --run")
-    write_atomic(run / "samples.jsonl", "".join(sample.model_dump_json() + "\n" for sample in samples))
+    write_records(run / "samples.jsonl", samples)
     write_json(run / SETTINGS, settings)
     write_json(run / "config.json", config)
 
@@ -242,10 +242,10 @@ def _candidates(
     folder: Path, number: int, samples: dict[str, Sample], settings: Settings, turned_down: Counter[str]
 ) -> list[Candidate]:
     """The right episodes of a round that may be kept."""
-    rows = {row.sample_id: row for row in read_records(folder / "rows.jsonl", EvalRow)}
+    rows = read_rows(folder)
     found = []
     for played in read_trajectories(folder):
-        row = rows.get(played.sample_id)
+        row = rows.get((played.sample_id, played.rollout))
         if row is None or row.outcome is not Outcome.RIGHT:
             continue
         by_person = folder.name == EXPERTS
@@ -273,7 +273,7 @@ def _write(run: Path, best: Sequence[Candidate]) -> None:
     (run / TRAJECTORIES).unlink(missing_ok=True)
     for each in best:
         write_trajectory(run, each.trajectory)
-    write_atomic(run / "rows.jsonl", "".join(each.row.model_dump_json() + "\n" for each in best))
+    write_records(run / "rows.jsonl", [each.row for each in best])
 
 
 def describe(made: Synthesis) -> str:

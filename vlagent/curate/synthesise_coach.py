@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vlagent.agent.store import read_trajectories
-from vlagent.bench.runs import read_samples
+from vlagent.bench.runs import read_rows, read_samples
 from vlagent.chat.base import ChatModel, ChatReply, ChatRequest, Message, TextPart
 from vlagent.errors import UserError
-from vlagent.files import read_records
 from vlagent.randomness import rng_of
-from vlagent.types import EvalRow, Outcome, Sample, Trajectory
+from vlagent.types import Outcome, Sample, Trajectory
 
 MAX_SHOWN = 600
 """Characters of an observation in a demonstration."""
@@ -56,7 +55,7 @@ class Coached:
         self._shots, self._count, self._answers = tuple(shots), count, answers or {}
 
     def __getattr__(self, name: str) -> Any:
-        """The optional attributes of a model."""
+        """The optional attributes of a model, `aclose` and `close` among them."""
         if name.startswith("_") or name == "inner":
             raise AttributeError(name)
         return getattr(self.inner, name)
@@ -70,13 +69,6 @@ class Coached:
         if answer is not None:
             messages = _with_hint(messages, HINT.format(answer=answer))
         return replace(await self.inner.complete(replace(request, messages=messages)), tokens=None)
-
-    async def aclose(self) -> None:
-        """Close the inner one."""
-        if (aclose := getattr(self.inner, "aclose", None)) is not None:
-            await aclose()
-        elif (close := getattr(self.inner, "close", None)) is not None:
-            close()
 
 
 def _with_shots(messages: tuple[Message, ...], shots: Sequence[str]) -> tuple[Message, ...]:
@@ -110,7 +102,7 @@ def shots_of(run: Path, count: int, seed: int = 0) -> list[Shot]:
     Raises `UserError` where there are too few.
     """
     samples = {sample.id: sample for sample in read_samples(run)}
-    rows = {(row.sample_id, row.rollout): row for row in read_records(run / "rows.jsonl", EvalRow)}
+    rows = read_rows(run)
     good = {
         each.sample_id: _written(samples[each.sample_id], each)
         for each in read_trajectories(run)

@@ -18,9 +18,9 @@ from pydantic import Field
 
 from vlagent.agent.config import AgentConfig
 from vlagent.agent.parse import parse
-from vlagent.agent.store import TRAJECTORIES, read_trajectories, write_trajectory
+from vlagent.agent.store import read_trajectories
 from vlagent.bench.evaluate import row_of
-from vlagent.bench.runs import read_samples
+from vlagent.bench.runs import read_rows, read_samples, write_run
 from vlagent.curate.budget import CALLS
 from vlagent.curate.flaws import Finding
 from vlagent.curate.flaws_leak import leaks
@@ -29,7 +29,7 @@ from vlagent.curate.flaws_support import lucky
 from vlagent.curate.flaws_twins import Twins
 from vlagent.curate.verify_model import Reviewer
 from vlagent.errors import ServiceError, UserError
-from vlagent.files import only_writer, read_json, read_records, write_atomic, write_json
+from vlagent.files import only_writer, read_json, write_json, write_records
 from vlagent.render.dialects import Dialect, ImageKind, get_dialect, new_kind
 from vlagent.rewards.format import format_reward
 from vlagent.tools.base import Tool
@@ -87,6 +87,12 @@ class Work:
     def to_review(self) -> list[tuple[Sample, Trajectory]]:
         """The episodes in which the rules find nothing."""
         return [(sample, each) for sample, each in self.pairs if not self.findings[sample.id, each.rollout]]
+
+    def episodes(self, keys: Sequence[tuple[str, int]]) -> list[tuple[Sample, Trajectory, EvalRow | None]]:
+        """Those of these keys, with their scores."""
+        wanted = set(keys)
+        keyed = (((sample.id, each.rollout), sample, each) for sample, each in self.pairs)
+        return [(sample, each, self.rows[key]) for key, sample, each in keyed if key in wanted]
 
 
 def findings_of(sample: Sample, trajectory: Trajectory, row: EvalRow | None, checks: Checks) -> list[Finding]:
@@ -187,7 +193,7 @@ async def _read_work(runs: Sequence[Path]) -> Work:
     work = Work([], {})
     for number, run in enumerate(runs):
         samples = {sample.id: sample for sample in read_samples(run)}
-        rows = {(row.sample_id, row.rollout): row for row in read_records(run / "rows.jsonl", EvalRow)}
+        rows = read_rows(run)
         for trajectory in read_trajectories(run):
             sample = samples.get(trajectory.sample_id)
             if sample is None:
@@ -238,12 +244,11 @@ def _write(work: Work, run: Path, out: Path) -> Verified:
     kept = [key for key in keys if not work.findings[key] and key not in work.unreviewed]
     config = _config_of(run)
     lines = [Rejection(sample_id=key[0], rollout=key[1], findings=tuple(work.findings[key])) for key in bad]
-    text = "".join(line.model_dump_json() + "\n" for line in lines)
     # First: by this file a start after a kill knows the folder as its own.
-    write_atomic(out / FINDINGS, text)
-    _write_run(out, work, set(kept), config)
-    _write_run(out / REJECTED, work, set(bad), config)
-    write_atomic(out / REJECTED / FINDINGS, text)
+    write_records(out / FINDINGS, lines)
+    write_run(out, config, work.episodes(kept))
+    write_run(out / REJECTED, config, work.episodes(bad))
+    write_records(out / REJECTED / FINDINGS, lines)
     kinds = Counter(kind for key in bad for kind in {finding.kind for finding in work.findings[key]})
     summary = Verified(
         episodes=len(keys),
@@ -262,20 +267,6 @@ def _config_of(run: Path) -> Any:
     if not isinstance(value, dict) or "agent" not in value:
         raise UserError(f"{run}: its config.json has no agent, so it is not a run of episodes")
     return value
-
-
-def _write_run(folder: Path, work: Work, keys: set[tuple[str, int]], config: Any) -> None:
-    """A run folder of some of the episodes, written anew."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / TRAJECTORIES).unlink(missing_ok=True)
-    mine = [(sample, each) for sample, each in work.pairs if (sample.id, each.rollout) in keys]
-    samples = {sample.id: sample for sample, _ in mine}
-    write_atomic(folder / "samples.jsonl", "".join(each.model_dump_json() + "\n" for each in samples.values()))
-    for _, trajectory in mine:
-        write_trajectory(folder, trajectory)
-    rows = [work.rows[sample.id, each.rollout] for sample, each in mine]
-    write_atomic(folder / "rows.jsonl", "".join(row.model_dump_json() + "\n" for row in rows))
-    write_json(folder / "config.json", config)
 
 
 def describe(found: Verified) -> str:

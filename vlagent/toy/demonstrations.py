@@ -24,7 +24,7 @@ from vlagent.agent.store import write_trajectory
 from vlagent.bench.evaluate import row_of
 from vlagent.chat.base import ChatReply, ChatRequest
 from vlagent.errors import UserError
-from vlagent.files import append_jsonl, write_atomic, write_json
+from vlagent.files import append_jsonl, write_json, write_records
 from vlagent.randomness import rng_of
 from vlagent.render.dialects import get_dialect
 from vlagent.search.base import SearchServices
@@ -178,7 +178,7 @@ async def make_demonstrations(
     if run.is_dir() and any(run.iterdir()):
         raise UserError(f"{run}: this folder is not empty; choose another one for the demonstrations")
     policy = FlawedOracle(samples, config)
-    write_atomic(run / "samples.jsonl", "".join(sample.model_dump_json() + "\n" for sample in samples))
+    write_records(run / "samples.jsonl", samples)
     write_json(run / "config.json", config)
     tally = Tally()
     jobs = jobs_of(config, samples)

@@ -16,6 +16,7 @@ from typing import Any
 from vlagent.agent.loop import Agent
 from vlagent.agent.pool import run_pool
 from vlagent.agent.store import write_trajectory
+from vlagent.bench.counts import is_scored
 from vlagent.bench.evaluate import row_of
 from vlagent.bench.runs import read_book
 from vlagent.curate.bench.folder import Bench
@@ -23,9 +24,8 @@ from vlagent.curate.bench.records import Item
 from vlagent.curate.budget import CALLS, Paid
 from vlagent.files import only_writer, write_json
 from vlagent.rewards.opinions import Marker
-from vlagent.types import EvalRow, Outcome, Sample
+from vlagent.types import EvalRow, Sample
 
-SCORED = (Outcome.RIGHT, Outcome.WRONG)
 Tell = Callable[[int, int], None]
 
 
@@ -90,7 +90,7 @@ async def play(
                 if tell:
                     tell(done, len(book.planned))
     wanted = {(sample.id, rollout) for sample, rollout in book.planned}
-    scored = [row for key, row in book.rows.items() if key in wanted and row.outcome in SCORED]
+    scored = [row for key, row in book.rows.items() if key in wanted and is_scored(row)]
     return {sample.id: [row for row in scored if row.sample_id == sample.id] for sample in samples}
 
 

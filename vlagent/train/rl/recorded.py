@@ -20,12 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from vlagent.errors import UserError
-from vlagent.files import read_json, read_records, write_atomic, write_json
+from vlagent.files import read_json, read_records, write_atomic, write_json, write_records
 from vlagent.train.rl.rewards import trained_reward
 from vlagent.types import EvalRow, Group, Record, Sample, Tokens, Trajectory
 
@@ -55,9 +54,9 @@ def write_groups(folder: Path, step: int, groups: Sequence[Group]) -> Path:
     new = folder / f".{target.name}.new"
     shutil.rmtree(new, ignore_errors=True)
     played = [trajectory for group in groups for trajectory in group.trajectories]
-    _write_lines(new / "samples.jsonl", [group.sample for group in groups])
-    _write_lines(new / "trajectories.jsonl", played)
-    _write_lines(new / "rows.jsonl", [row for group in groups for row in group.rows])
+    write_records(new / "samples.jsonl", [group.sample for group in groups])
+    write_records(new / "trajectories.jsonl", played)
+    write_records(new / "rows.jsonl", [row for group in groups for row in group.rows])
     write_atomic(new / "tokens.safetensors", save(_tensors(played)))
     write_json(new / "groups.json", GroupsIndex(step=step, sizes=tuple(len(group.trajectories) for group in groups)))
     _put_in_place(new, target)
@@ -82,10 +81,6 @@ def read_groups(folder: Path, step: int) -> list[Group]:
         groups.append(Group(sample, played[mine], [trained_reward(row) for row in rows[mine]], rows[mine]))
         first += size
     return groups
-
-
-def _write_lines(path: Path, records: Sequence[BaseModel]) -> None:
-    write_atomic(path, "".join(record.model_dump_json() + "\n" for record in records))
 
 
 def _put_in_place(new: Path, target: Path) -> None:
