@@ -63,6 +63,7 @@ class Person:
 
     def says(self, selector: str, text: str) -> None:
         self.expect(self.page.locator(selector)).to_contain_text(text)
+        self.expect(self.page.locator(selector)).to_be_visible()  # what is hidden holds its text, too
 
     def shot(self, name: str) -> None:
         if SHOTS:
