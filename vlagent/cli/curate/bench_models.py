@@ -141,12 +141,12 @@ def quote_difficulty(args: argparse.Namespace, bench: Bench) -> str:
 
 
 def _quote(args: argparse.Namespace, bench: Bench, what: What) -> str:
-    from vlagent.curate.bench.play import folder_of, left_in, sample_of
+    from vlagent.curate.bench.play import folder_of, left_in, samples_of
     from vlagent.curate.budget import quote_episodes
 
     asked = player(args, bench, what)
     config = eval_config(args, bench, what, asked.agent.search)
     items = [item for item in bench.items().values() if item.state == "done"]
-    samples = [sample_of(bench, item, with_picture=what != "blind") for item in items]
+    samples = list(samples_of(bench, items, with_picture=what != "blind").values())
     done = len(samples) * config.k - left_in(folder_of(bench, what, asked), samples, config.k)
     return quote_episodes(config, samples, done=done, what=what).line()

@@ -46,8 +46,7 @@ def create(bench: Bench, author: str, picture: str) -> Item:
     """A new, empty question about a picture. Raises `UserError` for a picture that is not there."""
     if picture not in bench.usable():
         raise UserError(f"picture {picture!r}: the filter keeps no such picture")
-    authors = [path.stem for path in (bench.folder / "annotations").glob("*.jsonl")]
-    taken = {each.id for other in authors for each in bench.history(other)}
+    taken = bench.names_taken()
     number = next(n for n in range(1, len(taken) + 2) if f"{picture[:8]}-{n}" not in taken)
     item = Item(id=f"{picture[:8]}-{number}", picture=picture, author=checked_name(author), revision=1, saved_at=now())
     append_jsonl(bench.annotations_of(author), item)
@@ -74,8 +73,9 @@ def save(bench: Bench, author: str, name: str, base: int, fields: dict[str, Any]
         raise Stale(f"{name} was saved elsewhere (revision {before.revision}); load it again")
     known = {key: value for key, value in fields.items() if key in FIELDS}
     after = Item.model_validate(before.model_dump() | known | {"revision": base + 1, "saved_at": now()})
-    after = _tidied(after, bench.pictures()[before.picture])
-    wrong = problems(after, bench) if after.state == "done" else []
+    picture = bench.pictures()[before.picture]
+    after = _tidied(after, picture)
+    wrong = problems(after, picture, bench.config) if after.state == "done" else []
     if wrong:
         after = after.model_copy(update={"state": "draft"})
     if _same(before, after):
@@ -100,9 +100,8 @@ def _same(a: Item, b: Item) -> bool:
     return all(getattr(a, name) == getattr(b, name) for name in FIELDS)
 
 
-def problems(item: Item, bench: Bench) -> list[str]:
+def problems(item: Item, picture: Picture, config: BenchConfig) -> list[str]:
     """Why a question is not finished, in words for its author."""
-    config, picture = bench.config, bench.pictures()[item.picture]
     share = item.share(picture)
     asked, known = plain_key(item.question), [plain_key(answer) for answer in item.answers]
     wrong = {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vlagent.curate.bench.folder import Bench
 from vlagent.curate.bench.leaks import Leaks
-from vlagent.curate.bench.play import Player, Tell, folder_of, play, sample_of
+from vlagent.curate.bench.play import Player, Tell, folder_of, play, samples_of
 from vlagent.curate.bench.records import PERSON, Checked, CheckName, Item
 from vlagent.curate.bench.web import is_web
 from vlagent.data.overlap import plain_key
@@ -101,7 +101,7 @@ async def _answers(
     tries = bench.config.tries
     by = f"{player.digest} x{tries}"
     due, stand = _due(bench, items, name, by)
-    samples = {item.id: sample_of(bench, item, with_picture=name == "no_tools") for item in due}
+    samples = samples_of(bench, due, with_picture=name == "no_tools")
     rows = await play(folder_of(bench, name, player), player, list(samples.values()), tries, tell)
     for item in due:
         ok, why = _verdict(rows[samples[item.id].id], tries, name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vlagent.curate.bench.folder import Bench
-from vlagent.curate.bench.play import Player, Tell, folder_of, play, sample_of
+from vlagent.curate.bench.play import Player, Tell, folder_of, play, samples_of
 from vlagent.curate.bench.records import Difficulty, Item
 from vlagent.files import append_jsonl
 from vlagent.types import Record
@@ -33,7 +33,7 @@ def to_measure(bench: Bench, player: Player | None = None) -> list[Item]:
 async def measure(bench: Bench, player: Player, tell: Tell | None = None) -> Measured:
     """Play what has no difficulty yet, and keep it."""
     items, k = to_measure(bench, player), bench.config.k
-    samples = {item.id: sample_of(bench, item) for item in items}
+    samples = samples_of(bench, items)
     rows = await play(folder_of(bench, "difficulty", player), player, list(samples.values()), k, tell)
     found, undecided = [], []
     for item in items:

@@ -60,6 +60,11 @@ class Bench:
         """Every save of one annotator, in order."""
         return list(read_records(self.annotations_of(author), Item))
 
+    def names_taken(self) -> set[str]:
+        """Of every question that anybody ever saved, deleted ones too."""
+        authors = [path.stem for path in (self.folder / "annotations").glob("*.jsonl")]
+        return {each.id for author in authors for each in self.history(author)}
+
     def items(self) -> dict[str, Item]:
         """The last revision of every question, deleted ones left out, in the order of their first save."""
         last: dict[str, Item] = {}

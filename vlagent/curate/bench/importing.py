@@ -60,7 +60,7 @@ def _add(bench: Bench, items: Sequence[Item]) -> int:
 
 
 def _append(bench: Bench, items: Sequence[Item]) -> int:
-    taken = {each.id for path in (bench.folder / "annotations").glob("*.jsonl") for each in bench.history(path.stem)}
+    taken = bench.names_taken()
     new = [item for item in _each_its_own(items) if item.id not in taken]
     for item in new:
         append_jsonl(bench.annotations_of(item.author), item)

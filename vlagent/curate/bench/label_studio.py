@@ -121,9 +121,9 @@ def read_tasks(bench: Bench, path: Path) -> tuple[list[Item], list[str]]:
     tasks = read_json(path)
     if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
         raise UserError(f"{path}: a JSON list of tasks is expected (Label Studio's export JSON)")
-    items, left_out = [], []
+    items, left_out, pictures = [], [], bench.pictures().values()
     for number, task in enumerate(tasks, 1):
-        picture = _picture_of(task, bench.pictures().values())
+        picture = _picture_of(task, pictures)
         if picture is None:
             left_out.append(f"task {task.get('id', number)}: none of our pictures ({_image(task) or 'no image'})")
             continue

@@ -49,17 +49,20 @@ class Player:
         return {"model": self.agent.model.name, "judge": judge, "agent": self.agent.config.model_dump(mode="json")}
 
 
-def sample_of(bench: Bench, item: Item, *, with_picture: bool = True) -> Sample:
-    """A question as an agent gets it."""
-    picture = bench.pictures()[item.picture]
-    return Sample(
-        id=f"{item.id}@{item.content}",
-        source=bench.config.name,
-        question=item.question,
-        images=(bench.ref(picture),) if with_picture else (),
-        answers=item.answers,
-        extra={"category": item.domain},
-    )
+def samples_of(bench: Bench, items: Sequence[Item], *, with_picture: bool = True) -> dict[str, Sample]:
+    """Id of a question -> the question as an agent gets it."""
+    pictures, name = bench.pictures(), bench.config.name
+    return {
+        item.id: Sample(
+            id=f"{item.id}@{item.content}",
+            source=name,
+            question=item.question,
+            images=(bench.ref(pictures[item.picture]),) if with_picture else (),
+            answers=item.answers,
+            extra={"category": item.domain},
+        )
+        for item in items
+    }
 
 
 def folder_of(bench: Bench, what: str, player: Player) -> Path:

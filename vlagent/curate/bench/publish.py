@@ -87,12 +87,12 @@ def publish(bench: Bench, out: Path, options: Options | None = None) -> Publishe
 def held_back(bench: Bench, *, unchecked: bool = False) -> dict[str, str]:
     """Why each question that is not published is not."""
     reviews, checks, levels = bench.reviews(), bench.checks(), bench.difficulty()
-    pictures, usable = bench.pictures(), bench.usable()
+    pictures, usable, config = bench.pictures(), bench.usable(), bench.config
     held: dict[str, str] = {}
     for item in bench.items().values():
-        where = standing(item, reviews[item.id], bench.config)
+        where = standing(item, reviews[item.id], config)
         why = [] if where == "agreed" else [f"it is {where}" + (" for reviews" if where == "waiting" else "")]
-        why += problems(item, bench) if where == "agreed" else []
+        why += problems(item, pictures[item.picture], config) if where == "agreed" else []
         why += [] if pictures[item.picture].licence else [UNLICENSED]
         why += [] if item.picture in usable else ["the filter refuses its picture"]
         why += _unchecked(item, checks[item.id], unchecked=unchecked)
