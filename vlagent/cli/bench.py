@@ -14,7 +14,7 @@ from vlagent.bench.suites.registry import LAYOUTS, RELEASED
 from vlagent.bench.table import summary_table
 from vlagent.chat.open import open_chat
 from vlagent.cli.judges import judge_url
-from vlagent.cli.terminal import console_for, one_line, to_json
+from vlagent.cli.terminal import console_for, one_line, to_json, warn
 from vlagent.data.check import DataCheck, check, row_sets
 from vlagent.data.fetch import Wanted, fetch
 from vlagent.errors import UserError
@@ -167,7 +167,7 @@ def _print_findings(report: DataCheck, limit: int) -> None:
 
 
 def _export(args: argparse.Namespace) -> int:
-    samples = load_target(args.target, data_folder(args.data), limit=args.limit, warn=_warn)
+    samples = load_target(args.target, data_folder(args.data), limit=args.limit, warn=warn)
     out = args.out.expanduser()
     if args.form == "vlmevalkit":
         from vlagent.integrations.vlmevalkit import export_tsv
@@ -185,15 +185,11 @@ def _export(args: argparse.Namespace) -> int:
 def _import(args: argparse.Namespace) -> int:
     from vlagent.integrations.vlmevalkit import import_predictions
 
-    samples = load_target(args.target, data_folder(args.data), limit=args.limit, warn=_warn)
+    samples = load_target(args.target, data_folder(args.data), limit=args.limit, warn=warn)
     judge = Judge(open_chat(args.judge_model, judge_url(args))) if args.judge_model else None
     summary = asyncio.run(import_predictions(args.predictions, samples, args.run, judge))
     console_for(sys.stdout).print(summary_table(summary))
     return 0
-
-
-def _warn(text: str) -> None:
-    print(f"vlagent: {one_line(text)}", file=sys.stderr)
 
 
 VERBS = {"list": _list, "fetch": fetch_suites, "check": check_data, "export": _export, "import": _import}

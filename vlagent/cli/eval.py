@@ -27,7 +27,7 @@ from vlagent.cli.eval_options import agent_values, own_values
 from vlagent.cli.models import close_model, name_or_default, open_model
 from vlagent.cli.offline import check_endpoint, forbid_network
 from vlagent.cli.shipped import settings_of
-from vlagent.cli.terminal import console_for, one_line
+from vlagent.cli.terminal import console_for, one_line, warn
 from vlagent.errors import UserError
 from vlagent.rewards.matcher import NAME as MATCHER
 from vlagent.rewards.opinions import Marker
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     console_for(sys.stdout).print(summary_table(result.summary))
     agent = prepared.config.agent
     if agent.workflow == "agent" and not (prepared.config.search or args.tools or args.resume):
-        _warn(f"no --search: the only tools were {', '.join(agent.tools)}")
+        warn(f"no --search: the only tools were {', '.join(agent.tools)}")
     _say_how_it_ended(result, prepared.run)
     return EXIT[result.ended]
 
@@ -129,9 +129,9 @@ def _fresh(args: argparse.Namespace, tape: Tape | None) -> tuple[list[Sample], S
     model = name_or_default(args.model, args.base_url)
     brought = settings_of(model, args.workflow or "agent")
     given = brought | agent_values(args, brought.get("sampling"))
-    samples = load_target(args.target, data, seed=given.get("seed", 0), limit=args.limit, warn=_warn)
+    samples = load_target(args.target, data, seed=given.get("seed", 0), limit=args.limit, warn=warn)
     for line in check_counts(samples) if args.limit is None else ():
-        _warn(line)
+        warn(line)
     search = _open_search(args.search, samples, given.get("top_k", 5), tape)
     if "tools" not in given:
         given["tools"] = _available_tools(search)
@@ -207,7 +207,7 @@ async def evaluate_prepared(prepared: Prepared, expected: str) -> Evaluation:
 
         def on_start(done: int, planned: int) -> None:
             if done == 0 and expected:
-                _warn(expected)
+                warn(expected)
             progress.update(bar, total=planned, completed=done)
 
         watcher.on_start = on_start
@@ -227,7 +227,7 @@ def stop_on_interrupt(stop: asyncio.Event) -> None:
 
     def interrupted() -> None:
         loop.remove_signal_handler(signal.SIGINT)
-        _warn("stopping; press Ctrl-C again to leave at once")
+        warn("stopping; press Ctrl-C again to leave at once")
         stop.set()
 
     loop.add_signal_handler(signal.SIGINT, interrupted)
@@ -236,19 +236,15 @@ def stop_on_interrupt(stop: asyncio.Event) -> None:
 def _say_how_it_ended(result: Evaluation, run: Path) -> None:
     counts = result.summary.counts
     for note in result.summary.notes:
-        _warn(note)
+        warn(note)
     if result.ended == "failures":
-        _warn(f"{counts.failed} of {counts.planned} episodes failed, at last: {one_line(result.last_failure)}")
+        warn(f"{counts.failed} of {counts.planned} episodes failed, at last: {one_line(result.last_failure)}")
     elif result.ended == "stopped":
-        _warn("stopped")
+        warn("stopped")
     elif result.ended in ("budget", "time"):
-        _warn(f"the {result.ended} of the run is used up; raise it to go on")
+        warn(f"the {result.ended} of the run is used up; raise it to go on")
     elif counts.failed:
-        _warn(f"{counts.failed} of {counts.total} episodes failed and count neither as right nor as wrong")
+        warn(f"{counts.failed} of {counts.total} episodes failed and count neither as right nor as wrong")
     if counts.failed or counts.pending or counts.not_counted:
-        _warn(f"go on with: vlagent eval --resume {run}")
+        warn(f"go on with: vlagent eval --resume {run}")
     print(f"{run / 'summary.json'} (vlagent report {run} makes the page)", file=sys.stderr)
-
-
-def _warn(text: str) -> None:
-    print(f"vlagent: {one_line(text)}", file=sys.stderr)

@@ -17,7 +17,7 @@ from vlagent.bench.table import summary_table
 from vlagent.cli import judges
 from vlagent.cli.eval_options import checked
 from vlagent.cli.offline import check_endpoint, forbid_network
-from vlagent.cli.terminal import console_for, one_line
+from vlagent.cli.terminal import console_for, warn
 from vlagent.errors import UserError
 from vlagent.rewards.matcher import NAME as MATCHER
 from vlagent.rewards.opinions import Marker
@@ -75,9 +75,9 @@ def _print(result: Rescored, folder: Path) -> None:
     console.print(summary_table(result.summary))
     if result.summary.judging.agreement:
         console.print(agreement_table(result.summary.judging.agreement))
-    _warn(f"{result.changed} of {result.episodes} episodes have another outcome now")
+    warn(f"{result.changed} of {result.episodes} episodes have another outcome now")
     if result.judge_failed:
-        _warn(f"{result.judge_failed} could not be judged; the same command asks for these again")
+        warn(f"{result.judge_failed} could not be judged; the same command asks for these again")
     print(f"{folder / 'summary.json'} (vlagent report {folder} makes the page)", file=sys.stderr)
 
 
@@ -96,7 +96,3 @@ def agreement_table(found: Agreement) -> Table:
         cells = (pair.answers, share, kappa, pair.both_yes, pair.only_first_yes, pair.only_second_yes, pair.both_no)
         table.add_row(f"{pair.first}, {pair.second}", *map(str, cells))
     return table
-
-
-def _warn(text: str) -> None:
-    print(f"vlagent: {one_line(text)}", file=sys.stderr)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from typing import Any
 
 from rich.console import Console
@@ -25,6 +26,11 @@ def clean(text: str) -> str:
 def one_line(text: str) -> str:
     """Clean text on one line."""
     return " ".join(clean(text).split())
+
+
+def warn(text: str) -> None:
+    """One line on stderr, with our name before it."""
+    print(f"vlagent: {one_line(text)}", file=sys.stderr)
 
 
 def to_json(value: Any) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from vlagent.agent.config import AgentConfig
+from vlagent.cli.shares import shares
 from vlagent.errors import UserError
 from vlagent.render.sizing import LIMITS
 
@@ -62,14 +63,7 @@ def _agent(args: argparse.Namespace) -> AgentConfig:
 
 def flaws(text: str) -> dict[str, float]:
     """`a=0.2,b=0.1` as a table. Raises `UserError`."""
-    table = {}
-    for word in filter(None, text.split(",")):
-        name, _, share = word.partition("=")
-        try:
-            table[name] = float(share)
-        except ValueError:
-            raise UserError(f"--imperfect {word}: write it as FLAW=SHARE, such as early_guess=0.2") from None
-    return table
+    return shares(text, "--imperfect", "FLAW=SHARE, such as early_guess=0.2")
 
 
 def _progress(done: int, total: int) -> None:

@@ -20,7 +20,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from vlagent.bench.evaluate import slices_of
+from vlagent.bench.columns import only_where, unknown_column
 from vlagent.bench.runs import read_samples
 from vlagent.bench.suites import data_folder, load_target
 from vlagent.curate.build_mix import mix
@@ -129,16 +129,9 @@ def _questions_of(spec: str) -> list[Sample]:
 
 
 def _keep_where(built: Built, where: Mapping[str, tuple[str, ...]]) -> None:
-    known = {"source"}.union(*(slices_of(sample) for sample in built.samples))
-    if not known.issuperset(where):
-        name = sorted(set(where) - known)[0]
-        raise UserError(f"--where {name}: no such column; there are {', '.join(sorted(known))}")
-    kept = []
-    for sample in built.samples:
-        columns = {**slices_of(sample), "source": sample.source}
-        if all(columns.get(name) in values for name, values in where.items()):
-            kept.append(sample)
-    _count(built, kept, "not asked for")
+    if wrong := unknown_column(built.samples, where):
+        raise UserError(f"--where {wrong[0]}: no such column; there are {wrong[1]}")
+    _count(built, only_where(built.samples, where), "not asked for")
 
 
 def _count(built: Built, kept: list[Sample], reason: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vlagent.cli.curate import bench_models
-from vlagent.cli.terminal import one_line
+from vlagent.cli.terminal import one_line, warn
 from vlagent.errors import UserError
 
 if TYPE_CHECKING:
@@ -85,11 +85,11 @@ def _collect(args: argparse.Namespace) -> int:
     if end.completed:
         print(f"{end.completed} pictures got the licence or the date that they lacked")
     for source in end.empty:
-        _warn(f"{source}: a feed or sitemap that names nothing, or is damaged")
+        warn(f"{source}: a feed or sitemap that names nothing, or is damaged")
     for source in end.cut:
-        _warn(f"{source}: names more than collect.most addresses; the rest was not looked at: raise it in bench.toml")
+        warn(f"{source}: names more than collect.most addresses; the rest was not looked at: raise it in bench.toml")
     if end.failed:
-        _warn(f"{len(end.failed)} sources failed; the same command asks them again")
+        warn(f"{len(end.failed)} sources failed; the same command asks them again")
     return 3 if end.failed else 0
 
 
@@ -106,7 +106,7 @@ def _filter(args: argparse.Namespace) -> int:
     from vlagent.data.manifest import load_samples
 
     bench = _open(args)
-    against = [sample for spec in args.against for sample in load_samples(spec, warn=_warn)]
+    against = [sample for spec in args.against for sample in load_samples(spec, warn=warn)]
     end = sieve(bench, against=against, tell=_tell("pictures"))
     _list({each.id: "; ".join(each.why) for each in bench.sieved().values() if not each.kept})
     print(f"{args.bench}: {end.kept} of {end.kept + end.refused} pictures kept ({end.known} judged before)")
@@ -160,13 +160,13 @@ def _import_samples(args: argparse.Namespace) -> Imported:
     from vlagent.curate.bench.importing import import_samples
     from vlagent.data.manifest import load_samples
 
-    samples = load_samples(args.spec, warn=_warn)
+    samples = load_samples(args.spec, warn=warn)
     return asyncio.run(import_samples(Bench(args.bench), samples, args.author, Given(licence=args.licence)))
 
 
 def _said(end: Imported) -> int:
     for line in end.left_out:
-        _warn(line)
+        warn(line)
     print(f"{end.new} questions taken over as drafts, {end.known} known, {len(end.left_out)} left out")
     return 0
 
@@ -200,7 +200,7 @@ def _check(args: argparse.Namespace) -> int:
     _list(found.undecided)
     people = tally(bench)
     for name, said in people.disputes.items():
-        _warn(f"{name} is disputed: {'; '.join(said)}")
+        warn(f"{name} is disputed: {'; '.join(said)}")
     print(", ".join(f"{count} {name}" for name, count in people.standings.items()))
     print(f"{people.reviews} reviews, the own answer accepted in {people.blind_matched}{_alpha(people.agreement)}")
     print(f"{found.passed} checks passed, {len(found.failed)} failed, {len(found.undecided)} undecided")
@@ -234,7 +234,7 @@ def _checker(args: argparse.Namespace, bench: Bench) -> Checker:
         blind=bench_models.player(args, bench, "blind") if named else None,
         no_tools=bench_models.player(args, bench, "no_tools") if named else None,
         pages=None if args.no_pages else WebPages(pages),
-        train=[sample for spec in args.train for sample in load_samples(spec, warn=_warn)],
+        train=[sample for spec in args.train for sample in load_samples(spec, warn=warn)],
         tell=_tell("answers"),
     )
 
@@ -278,7 +278,7 @@ def _difficulty(args: argparse.Namespace) -> int:
     print(f"{found.hard} hard, {found.easy} easy, {found.known} measured before")
     print(f"now {levels.count('hard')} of {len(levels)} are hard")
     if found.undecided:
-        _warn(f"{len(found.undecided)} undecided, since a service failed; the same command plays these again")
+        warn(f"{len(found.undecided)} undecided, since a service failed; the same command plays these again")
     return 3 if found.undecided else 0
 
 
@@ -330,10 +330,6 @@ def _tell(what: str) -> Callable[[int, int], None]:
 def _list(reasons: dict[str, str]) -> None:
     for name, why in reasons.items():
         print(f"  {one_line(name)}: {one_line(why)}", file=sys.stderr)
-
-
-def _warn(text: str) -> None:
-    print(f"vlagent: {one_line(text)}", file=sys.stderr)
 
 
 VERBS: dict[str, tuple[str, Add, Run]] = {

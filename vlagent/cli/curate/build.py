@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from vlagent.cli.curate.export import add_licences, licences
+from vlagent.cli.shares import shares
 from vlagent.errors import UserError
 
 EPILOG = """examples:
@@ -68,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         "high": args.high,
         "unmeasured": "keep" if args.keep_unmeasured else "drop",
         "where": _where(args.where),
-        "shares": _shares(args.mix),
+        "shares": shares(args.mix, "--mix", "SET=SHARE, such as fvqa_train=0.5"),
         "size": args.size,
         "seed": args.seed,
         "decode": not args.quick,
@@ -105,15 +106,4 @@ def _where(words: list[str]) -> dict[str, tuple[str, ...]]:
         if not name or not values:
             raise UserError(f"--where {word}: write it as COLUMN=VALUE,VALUE")
         table[name] = tuple(values.split(","))
-    return table
-
-
-def _shares(text: str) -> dict[str, float]:
-    table = {}
-    for word in filter(None, text.split(",")):
-        name, _, share = word.partition("=")
-        try:
-            table[name] = float(share)
-        except ValueError:
-            raise UserError(f"--mix {word}: write it as SET=SHARE, such as fvqa_train=0.5") from None
     return table

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from vlagent.cli.curate import options
+from vlagent.cli.terminal import warn
 from vlagent.errors import UserError
 
 EPILOG = """examples:
@@ -44,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         if ended == 0:
             raise
         # Nothing is scored since a service was down or the run was stopped: the exit code says which.
-        options.warn(str(error))
+        warn(str(error))
         return ended
     options.say_paid(prepared)
     print(prepared.run / HARD / "manifest.json")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 from vlagent.chat.base import ChatModel
 from vlagent.cli import eval_options
 from vlagent.cli.shipped import is_local
-from vlagent.cli.terminal import one_line
+from vlagent.cli.terminal import warn
 from vlagent.errors import UserError
 
 if TYPE_CHECKING:
@@ -97,13 +96,6 @@ def play(prepared: Prepared) -> int:
     return evaluation.EXIT[result.ended]
 
 
-def stop_on_interrupt(stop: asyncio.Event) -> None:
-    """The first Ctrl-C ends the run in order, the second at once."""
-    from vlagent.cli import eval as evaluation
-
-    evaluation.stop_on_interrupt(stop)
-
-
 def say_paid(*runs: Prepared) -> None:
     """What the answers have cost, those of earlier starts included."""
     from vlagent.curate.budget import Paid
@@ -114,8 +106,3 @@ def say_paid(*runs: Prepared) -> None:
             usage = model.spent
             tokens = f"{usage.prompt_tokens:,} + {usage.completion_tokens:,} tokens"
             warn(f"{model.name}: {len(model):,} answers ({model.asked:,} asked now), {tokens}, ${usage.cost_usd:,.2f}")
-
-
-def warn(text: str) -> None:
-    """One line on stderr."""
-    print(f"vlagent: {one_line(text)}", file=sys.stderr)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vlagent.cli.curate import options
+from vlagent.cli.terminal import warn
 from vlagent.errors import UserError
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     print(describe(made))
     options.say_paid(prepared)
     if made.ended != "complete":
-        options.warn(f"ended: {made.ended}; the same command goes on ({made.last_failure or 'nothing failed'})")
+        warn(f"ended: {made.ended}; the same command goes on ({made.last_failure or 'nothing failed'})")
     print(prepared.run)
     return EXIT[made.ended]
 
@@ -120,12 +121,13 @@ def _done(prepared: Prepared, settings: Settings, cast: Cast) -> int:
 async def _synthesise(prepared: Prepared, settings: Settings, cast: Cast) -> Synthesis:
     from vlagent.bench.evaluate import Watcher
     from vlagent.cli import judges
+    from vlagent.cli.eval import stop_on_interrupt
     from vlagent.cli.models import close_model
     from vlagent.curate.synthesise import synthesise
 
     try:
         watcher = Watcher()
-        options.stop_on_interrupt(watcher.stop)
+        stop_on_interrupt(watcher.stop)
         return await synthesise(prepared.config, settings, cast, prepared.samples, prepared.run, watcher)
     finally:
         await close_model(prepared.agent.model)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from vlagent.cli import judges
 from vlagent.cli.curate import options
+from vlagent.cli.terminal import warn
 from vlagent.errors import UserError
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def _against(args: argparse.Namespace) -> list[Sample]:
         return []
     from vlagent.bench.suites import data_folder, load_target
 
-    return load_target(args.against, data_folder(args.data), warn=options.warn)
+    return load_target(args.against, data_folder(args.data), warn=warn)
 
 
 async def _verify(args: argparse.Namespace, checks: Checks, against: list[Sample]) -> Verified:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from vlagent.bench.evaluate import slices_of
+from vlagent.bench.columns import only_where, unknown_column
 from vlagent.bench.pass_rates import pass_rates
 from vlagent.data.manifest import load_samples
 from vlagent.data.rows import with_unique_ids
@@ -164,11 +164,9 @@ def _pool(
     source = config.sources[number]
     asked = load_samples(source.data, seed=seed)
     refuse_canaries(asked, f"data.sources[{number}]")
-    found = [sample for sample in asked if _passes(sample, source.where)][: source.limit]
-    known = {"source"}.union(*(slices_of(sample) for sample in asked))
-    if asked and not known.issuperset(source.where):
-        name = sorted(set(source.where) - known)[0]
-        raise UserError(f"data.sources[{number}].where: {name!r} is no column; there are {', '.join(sorted(known))}")
+    found = only_where(asked, source.where)[: source.limit]
+    if asked and (wrong := unknown_column(asked, source.where)):
+        raise UserError(f"data.sources[{number}].where: {wrong[0]!r} is no column; there are {wrong[1]}")
     if not found:
         raise UserError(f"data.sources[{number}]: no question of {source.data} has {source.where}; correct `where`")
     measured = [1.0 if rates is None else rates.get(sample.id, -1.0) for sample in found]
@@ -181,11 +179,6 @@ def _pool(
         )
     samples = tuple(_named_apart(sample, number, taken) for sample, _ in kept)
     return _Pool(samples, tuple(rate for _, rate in kept))
-
-
-def _passes(sample: Sample, where: dict[str, tuple[str, ...]]) -> bool:
-    columns = {**slices_of(sample), "source": sample.source}
-    return all(columns.get(name) in values for name, values in where.items())
 
 
 def _named_apart(sample: Sample, number: int, taken: dict[str, Sample]) -> Sample:
