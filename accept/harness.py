@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
+import sys
 import time
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -127,3 +130,37 @@ def _print(record: dict[str, Any], bars: dict[str, dict[str, Any]]) -> int:
 def dump(folder: Path, value: Any) -> None:
     """Keep the raw measurement beside the figure."""
     (folder / "raw.json").write_text(json.dumps(value, indent=1, default=str))
+
+
+def one_thread() -> dict[str, str]:
+    """The environment of a child: one thread, none of make's own variables."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    return kept | {"OMP_NUM_THREADS": "1"}
+
+
+def run_tests(
+    ctx: Context, name: str, paths: Sequence[str], only: str = "", broken: Mapping[str, str] | None = None
+) -> tuple[int, int]:
+    """(failed, ran) of some tests, whose output is kept as NAME.log; none at all counts as a failure.
+
+    `broken` is added to the environment: what it names a plug-in of pytest breaks.
+    """
+    command = [sys.executable, "-m", "pytest", *paths, "-p", "no:cacheprovider", *(["-k", only] if only else [])]
+    environment = one_thread() | dict(broken or {})
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    return tests_of(ctx, name, done)
+
+
+def tests_of(ctx: Context, name: str, done: subprocess.CompletedProcess[str]) -> tuple[int, int]:
+    """(failed, ran) of a run of pytest, whose output is kept as NAME.log."""
+    (ctx.folder / f"{name}.log").write_text(done.stdout + done.stderr)
+    passed, failed = (
+        sum(int(number) for number in re.findall(rf"(\d+) {word}", done.stdout))
+        for word in ("passed", "(?:failed|error)")
+    )
+    return (failed if passed + failed else 1), passed + failed
+
+
+def sabotage(ctx: Context, name: str) -> dict[str, str]:
+    """What makes `accept.sabotage_work` break what the tests of `name` are about, where the item is to be broken."""
+    return {"VLAGENT_BROKEN": name, "PYTEST_ADDOPTS": "-p accept.sabotage_work"} if ctx.broken else {}

@@ -17,7 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from accept.harness import ROOT, Context, Figure, Item, dump
+from accept.breaking import put
+from accept.harness import ROOT, Context, Figure, Item, dump, run_tests
 from vlagent.agent.config import AgentConfig
 from vlagent.agent.loop import Agent
 from vlagent.bench.config import EvalConfig
@@ -179,7 +180,7 @@ def generation(ctx: Context) -> list[Figure]:
         def hotter(model: Any, batch: Any, banned: Any, temperature: float) -> Any:
             return token_logprobs(model, batch, banned, 1.01 * temperature)
 
-        vars(benchmark)["token_logprobs"] = hotter
+        put(benchmark, token_logprobs=hotter)
         benchmark.CONCURRENCY = 1
     measured = benchmark.measure()
     dump(ctx.folder, measured)
@@ -200,23 +201,12 @@ PROPERTIES = {
 
 def properties(ctx: Context) -> list[Figure]:
     """The tests of frozen parts, two processes and kills; sabotaged, the trainer's own code is broken."""
+    broken = {"VLAGENT_SABOTAGE": "1", "PYTEST_ADDOPTS": "-p accept.sabotage"} if ctx.broken else {}
     figures = []
     for name, test in PROPERTIES.items():
-        command = [sys.executable, "-m", "pytest", "tests/train", "-k", test, "-p", "no:cacheprovider"]
-        plugin = ["-p", "accept.sabotage"] if ctx.broken else []
-        done = subprocess.run(
-            [*command, *plugin], cwd=ROOT, env=_environment(ctx), capture_output=True, text=True, check=False
-        )
-        (ctx.folder / f"{name}.log").write_text(done.stdout + done.stderr)
-        passed = re.search(r"(\d+) passed", done.stdout)
-        failed = re.search(r"(\d+) (?:failed|error)", done.stdout)
-        ran = int(passed[1]) if passed else 0
-        figures.append(Figure(name, int(failed[1]) if failed else int(ran == 0), ran, note=test))
+        failed, ran = run_tests(ctx, name, ["tests/train"], test, broken)
+        figures.append(Figure(name, failed, ran, note=test))
     return figures
-
-
-def _environment(ctx: Context) -> dict[str, str]:
-    return {**os.environ, "OMP_NUM_THREADS": "1", **({"VLAGENT_SABOTAGE": "1"} if ctx.broken else {})}
 
 
 def training(ctx: Context) -> list[Figure]:

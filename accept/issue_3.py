@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 import sys
 from functools import partial
 from pathlib import Path
 
-from accept.harness import ROOT, Context, Figure, Item, dump
-from accept.issue_3_learning import clean, learning, mutants, one_thread
+from accept.breaking import put
+from accept.harness import ROOT, Context, Figure, Item, dump, one_thread, run_tests, tests_of
+from accept.issue_3_learning import clean, learning, mutants
 from vlagent.bench.ablation import BEFORE, RunResult, analyse, read_results
 from vlagent.files import read_json
 from vlagent.report.ablation import write_ablation_report
@@ -20,26 +20,17 @@ SAMPLES = 8
 """Episodes of a group in the ablation."""
 
 
-def run_tests(ctx: Context, name: str, paths: list[str], only: str = "", mutant: str | None = None) -> list[Figure]:
-    """Tests that failed, and how many ran."""
-    command = [sys.executable, "-m", "pytest", *paths, "-p", "no:cacheprovider"]
-    command += ["-k", only] if only else []
-    environment = one_thread() | ({"VLAGENT_MUTANT": mutant} if mutant else {})
-    plugin = ["-p", "accept.sabotage_rl"] if mutant else []
-    done = subprocess.run([*command, *plugin], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    (ctx.folder / f"{name}.log").write_text(done.stdout + done.stderr)
-    passed, failed = (_count(word, done.stdout) for word in ("passed", "(?:failed|error)"))
-    return [Figure(f"{name}_tests_failed", failed if passed + failed else 1, passed + failed, note=only or paths[0])]
-
-
-def _count(word: str, text: str) -> int:
-    return sum(int(number) for number in re.findall(rf"(\d+) {word}", text))
+def _tested(ctx: Context, name: str, paths: list[str], only: str = "", mutant: str | None = None) -> Figure:
+    """Tests that failed, with a fault in what they test."""
+    broken = {"VLAGENT_MUTANT": mutant, "PYTEST_ADDOPTS": "-p accept.sabotage_rl"} if mutant else {}
+    failed, ran = run_tests(ctx, name, paths, only, broken)
+    return Figure(f"{name}_tests_failed", failed, ran, note=only or paths[0])
 
 
 def parity(ctx: Context) -> list[Figure]:
     """Parity and hazard tests, against TRL's own functions; sabotaged, `bn_gspo` has the wrong sign."""
     mutant = "bn_gspo_sign" if ctx.broken else None
-    return run_tests(ctx, "parity", ["tests/train/rl/algorithms"], mutant=mutant)
+    return [_tested(ctx, "parity", ["tests/train/rl/algorithms"], mutant=mutant)]
 
 
 def verl(ctx: Context) -> list[Figure]:
@@ -47,9 +38,8 @@ def verl(ctx: Context) -> list[Figure]:
     fault = {"VLAGENT_MUTANT": "bn_gspo_sign", "PYTEST_ADDOPTS": "-p accept.sabotage_rl"}
     environment = one_thread() | (fault if ctx.broken else {})
     done = subprocess.run(["make", "test-verl"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    (ctx.folder / "verl.log").write_text(done.stdout + done.stderr)
-    passed, failed = (_count(word, done.stdout) for word in ("passed", "(?:failed|error)"))
-    return [Figure("verl_tests_failed", failed if done.returncode == 0 else max(1, failed), passed + failed)]
+    failed, ran = tests_of(ctx, "verl", done)
+    return [Figure("verl_tests_failed", failed if done.returncode == 0 else max(1, failed), ran)]
 
 
 def resumes(ctx: Context) -> list[Figure]:
@@ -57,8 +47,8 @@ def resumes(ctx: Context) -> list[Figure]:
     mutant = "resumes" if ctx.broken else None
     kills, processes = "tests/train/rl/test_trainer_kill.py", "tests/train/rl/test_trainer_processes.py"
     return [
-        *run_tests(ctx, "kills", [kills], "killed or kill", mutant),
-        *run_tests(ctx, "two_processes", [processes], "two_processes", mutant),
+        _tested(ctx, "kills", [kills], "killed or kill", mutant),
+        _tested(ctx, "two_processes", [processes], "two_processes", mutant),
     ]
 
 
@@ -166,8 +156,8 @@ def speed(ctx: Context) -> list[Figure]:
     from vlagent.train.rl.rollout import RolloutConfig
 
     if ctx.broken:
-        vars(rl_rollout)["RolloutConfig"] = partial(RolloutConfig, concurrency=1)
-        vars(rl_step)["make_config"] = partial(make_config, overrides=["rollout.concurrency=1"])
+        put(rl_rollout, RolloutConfig=partial(RolloutConfig, concurrency=1))
+        put(rl_step, make_config=partial(make_config, overrides=["rollout.concurrency=1"]))
     figures, raw = [], {}
     for name, benchmark in (("rl_rollout", rl_rollout), ("rl_step", rl_step)):
         raw[name] = measured = benchmark.measure()

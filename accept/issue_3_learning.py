@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -11,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from accept.harness import ROOT, Context, Figure, dump
+from accept.harness import ROOT, Context, Figure, dump, one_thread
 from accept.issue_2 import SEED, by_kind, open_world, play, words
 from vlagent.bench.compare import Pairing, compare
 from vlagent.bench.runs import read_samples
@@ -66,12 +65,6 @@ def train(ctx: Context, start: str, seed: int, *changes: str, name: str = "", mu
 def minutes_of(run: Path) -> Path:
     """Where the time of a run is kept."""
     return run.with_name(f"{run.name}-minutes.json")
-
-
-def one_thread() -> dict[str, str]:
-    """The environment of a child: one thread, none of make's own variables."""
-    kept = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
-    return kept | {"OMP_NUM_THREADS": "1"}
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -14,9 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from accept.harness import ROOT, Context, Figure, Item, dump
+from accept.harness import ROOT, Context, Figure, Item, dump, run_tests, sabotage
 from accept.issue_2 import SEED, World, by_kind, macro, open_world, play, words
-from accept.issue_3_learning import one_thread
 from tests.bench.suites.items import EXPECTED
 from tests.bench.suites.items import Item as Planted
 from tests.bench.suites.published import PUBLISHED
@@ -117,7 +115,7 @@ def cases(ctx: Context) -> list[Figure]:
     options = _lines("options.jsonl")
     wrong += [c for c in options if stated_option(c["response"], c["letters"]) != c["expected"]]
     dump(ctx.folder, wrong)
-    judged = _tests(ctx, "judge", ["tests/rewards/test_judge.py", "tests/rewards/test_panel.py"])
+    judged = run_tests(ctx, "judge", ["tests/rewards/test_judge.py", "tests/rewards/test_panel.py"])
     falsely = sum(not case[2] for case in table) + sum(not c["match"] for c in lines)
     return [
         Figure("cases", len(table) + len(lines) + len(options), 1),
@@ -132,30 +130,17 @@ def _lines(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (ROOT / "tests" / "cases" / name).read_text().splitlines()]
 
 
-def _tests(ctx: Context, name: str, paths: Sequence[str]) -> tuple[int, int]:
-    """(failed, ran) of some tests; none at all counts as a failure. Sabotaged, what they test is broken."""
-    command = [sys.executable, "-m", "pytest", *paths, "-p", "no:cacheprovider"]
-    broken = {"VLAGENT_BROKEN": name, "PYTEST_ADDOPTS": "-p accept.sabotage_work"} if ctx.broken else {}
-    done = subprocess.run(command, cwd=ROOT, env=one_thread() | broken, capture_output=True, text=True, check=False)
-    (ctx.folder / f"{name}.log").write_text(done.stdout + done.stderr)
-    passed, failed = (
-        sum(int(number) for number in re.findall(rf"(\d+) {word}", done.stdout))
-        for word in ("passed", "(?:failed|error)")
-    )
-    return (failed if passed + failed else 1), passed + failed
-
-
 def faults(ctx: Context) -> list[Figure]:
     """Each dependency broken in mid-run; sabotaged, its failures are the model's."""
     paths = [str(path) for path in sorted(ROOT.glob("tests/**/test_*fault*.py"))]
     paths += ["tests/bench/test_kill.py", "tests/cli/test_bench.py", "tests/bench/suites"]
-    failed, ran = _tests(ctx, "faults", paths)
+    failed, ran = run_tests(ctx, "faults", paths, broken=sabotage(ctx, "faults"))
     return [Figure("fault_tests_failed", failed, ran), Figure("fault_tests", ran, ran)]
 
 
 def plug_ins(ctx: Context) -> list[Figure]:
     """Inspect, lmms-eval and VLMEvalKit; sabotaged, every answer is right."""
-    failed, ran = _tests(ctx, "plug_ins", PLUG_INS)
+    failed, ran = run_tests(ctx, "plug_ins", PLUG_INS, broken=sabotage(ctx, "plug_ins"))
     return [Figure("plug_in_tests_failed", failed, ran)]
 
 

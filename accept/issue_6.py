@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from accept.harness import ROOT, Context, Figure, Item, dump
+from accept.harness import ROOT, Context, Figure, Item, dump, one_thread, run_tests, sabotage
 from accept.issue_2 import SEED, by_kind, open_world, play, words
-from accept.issue_3_learning import one_thread
 from accept.issue_6_planted import measure
 from accept.planted import KINDS
 from vlagent.bench.compare import Pairing, compare
@@ -151,16 +149,8 @@ def exports(ctx: Context) -> list[Figure]:
 
 def _tested(ctx: Context, name: str, paths: Sequence[str]) -> list[Figure]:
     there = [path for path in paths if (ROOT / path).exists()]
-    command = [sys.executable, "-m", "pytest", *there, "-p", "no:cacheprovider"]
-    broken = {"VLAGENT_BROKEN": name, "PYTEST_ADDOPTS": "-p accept.sabotage_work"} if ctx.broken else {}
-    done = subprocess.run(command, cwd=ROOT, env=one_thread() | broken, capture_output=True, text=True, check=False)
-    (ctx.folder / f"{name}.log").write_text(done.stdout + done.stderr)
-    passed, failed = (
-        sum(int(number) for number in re.findall(rf"(\d+) {word}", done.stdout))
-        for word in ("passed", "(?:failed|error)")
-    )
-    ran = passed + failed
-    return [Figure(f"{name}_tests_failed", failed if ran else 1, ran), Figure(f"{name}_tests", ran, ran)]
+    failed, ran = run_tests(ctx, name, there, broken=sabotage(ctx, name))
+    return [Figure(f"{name}_tests_failed", failed, ran), Figure(f"{name}_tests", ran, ran)]
 
 
 ITEMS: dict[str, Item] = {

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from accept.breaking import put
+
 
 def bn_gspo_sign() -> None:
     """The advantages of `bn_gspo` with the wrong sign."""
@@ -29,7 +31,7 @@ def objective_sign() -> None:
     from vlagent.train.rl.algorithms import objective
 
     right = objective.surrogate
-    objective.surrogate = lambda ratio, advantages, config: -right(ratio, advantages, config)
+    put(objective, surrogate=lambda ratio, advantages, config: -right(ratio, advantages, config))
 
 
 def mask_dropped() -> None:
@@ -43,7 +45,7 @@ def mask_dropped() -> None:
         row.mask[1:] = True
         return row
 
-    vars(groups)["_row"] = wrong
+    put(groups, _row=wrong)
 
 
 MUTANTS: dict[str, Callable[[], None]] = {

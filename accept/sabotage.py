@@ -12,12 +12,14 @@ from typing import Any
 
 import torch
 
+from accept.breaking import put
+
 
 def pytest_configure() -> None:
     """Break it, where the environment asks for that."""
     if not os.environ.get("VLAGENT_SABOTAGE"):
         return
-    from vlagent.train import sft
+    from vlagent.train import checkpoint, sft
     from vlagent.train.checkpoint import Position, read_checkpoint
     from vlagent.train.loss import own_weight
     from vlagent.train.parts import load_trainee
@@ -33,4 +35,5 @@ def pytest_configure() -> None:
         optimizer.state.clear()
         return position
 
-    vars(sft).update(load_trainee=thaw, own_weight=lambda rows: 1.5 * own_weight(rows), read_checkpoint=forget)
+    put(sft, load_trainee=thaw, own_weight=lambda rows: 1.5 * own_weight(rows))
+    put(checkpoint, read_checkpoint=forget)

@@ -10,6 +10,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from accept.breaking import put
+
 
 def pytest_configure() -> None:
     """Break it, where the environment asks for that."""
@@ -22,15 +24,15 @@ def pytest_configure() -> None:
 
 def resumes() -> None:
     """Faults in going on and in sharing a step."""
-    from vlagent.train.rl import run
+    from vlagent.train import checkpoint
     from vlagent.train.rl.minibatch import Minibatch
 
-    read, scale = vars(run)["read_checkpoint"], Minibatch.scale
+    read, scale = checkpoint.read_checkpoint, Minibatch.scale
 
     def forget(folder: Path, model: Any, optimizer: Any, *more: Any) -> Any:
         position = read(folder, model, optimizer, *more)
         optimizer.state.clear()
         return position
 
-    vars(run)["read_checkpoint"] = forget
+    put(checkpoint, read_checkpoint=forget)
     Minibatch.scale = lambda self, aggregation: 1.5 * scale(self, aggregation)  # type: ignore[method-assign]

@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from accept.breaking import put
+
 
 def pytest_configure() -> None:
     """Break it, where the environment asks for that."""
@@ -31,7 +33,7 @@ def faults() -> None:
         lost = row.outcome in (Outcome.FAILED, Outcome.UNSCORED)
         return row.model_copy(update={"outcome": Outcome.WRONG}) if lost else row
 
-    vars(evaluate)["scored_row"] = blamed
+    put(evaluate, scored_row=blamed)
 
 
 def plug_ins() -> None:
@@ -45,8 +47,8 @@ def plug_ins() -> None:
         flattered = trajectory.model_copy(update={"answer": sample.answers[0]})
         return await outcome_of(sample, flattered, judge)
 
-    vars(rubric)["outcome_of"] = kind
-    vars(evaluate)["outcome_of"] = kind
+    put(rubric, outcome_of=kind)
+    put(evaluate, outcome_of=kind)
 
 
 def export() -> None:
@@ -60,7 +62,7 @@ def export() -> None:
     def shorter(out: Any, talks: Any, forms: Any, name: str) -> int:
         return int(write_forms(out, [replace(talk, messages=talk.messages[:-1]) for talk in talks], forms, name))
 
-    vars(module)["write_forms"] = shorter
+    put(module, write_forms=shorter)
 
 
 def resume() -> None:
@@ -74,7 +76,7 @@ def page() -> None:
     """Anything may be published by anybody."""
     from vlagent.curate.bench import book
 
-    vars(book).update(problems=lambda *_: [], standing=lambda *_: "agreed")
+    put(book, problems=lambda *_: [], standing=lambda *_: "agreed")
 
 
 def _nothing(*_: Any) -> None:
