@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from tests.browser import browser  # noqa: F401 - a fixture
 from vlagent.files import append_jsonl, write_json
 from vlagent.types import (
     Call,
@@ -28,7 +29,6 @@ from vlagent.types import (
     Usage,
 )
 
-CHROMIUM = Path("/usr/bin/chromium")
 EVIL = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 
 
@@ -124,28 +124,10 @@ def run(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Headless Chromium, or a skip that says why.
-
-    Of one module and not of the session: while it lives, playwright keeps an event loop in this thread, in which no
-    asynchronous test can run.
-    """
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if not CHROMIUM.exists():
-        pytest.skip(f"no Chromium at {CHROMIUM}")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-        )
-        yield browser
-        browser.close()
-
-
 @contextmanager
-def opened(browser: Any, uri: str) -> Iterator[Any]:
+def opened(chromium: Any, uri: str) -> Iterator[Any]:
     """A page in a window of a laptop's size, without a network; an error in its console fails the test."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light", offline=True)
+    context = chromium.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light", offline=True)
     page = context.new_page()
     page.problems = []
     page.on("pageerror", lambda error: page.problems.append(str(error)))

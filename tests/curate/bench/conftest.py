@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
+from tests.browser import browser  # noqa: F401 - a fixture
 from vlagent.agent.config import AgentConfig
 from vlagent.agent.loop import Agent
 from vlagent.chat.scripted import Scripted
@@ -26,7 +27,6 @@ from vlagent.files import write_atomic
 from vlagent.search.base import SearchServices
 from vlagent.tools.registry import make_tools
 
-CHROMIUM = Path("/usr/bin/chromium")
 SIGN = (400, 300, 480, 330)
 """Where every scene has its sign, in pixels."""
 RULES = """\
@@ -76,20 +76,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Bench:
 def bench(made: Bench, tmp_path: Path) -> Bench:
     """A copy of it."""
     return open_bench(Path(shutil.copytree(made.folder, tmp_path / "bench")))
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Headless Chromium, or a skip that says why."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if not CHROMIUM.exists():
-        pytest.skip(f"no Chromium at {CHROMIUM}")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-        )
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
