@@ -1,8 +1,9 @@
-"""Headless Chromium for the tests of pages."""
+"""Headless Chromium for the tests of pages, and a patient look at them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,3 +28,15 @@ def browser() -> Iterator[Any]:
         )
         yield browser
         browser.close()
+
+
+def eventually(page: Any, read: Callable[[], object], wanted: object) -> None:
+    """Read a page until it shows what is wanted, for at most half a minute.
+
+    A page may act after the event that a test sent (a reset form is filtered in a task of its own), so what it shows
+    right after an action is not yet its answer.
+    """
+    deadline = time.monotonic() + 30
+    while (found := read()) != wanted and time.monotonic() < deadline:
+        page.wait_for_timeout(20)
+    assert found == wanted

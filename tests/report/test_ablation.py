@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.browser import eventually
 from tests.report.ablation_results import make_results
 from tests.report.conftest import opened
 from vlagent.bench.ablation import analyse, read_results
@@ -90,31 +91,31 @@ def test_curves_have_bands_and_open_large_by_keyboard(page: Any) -> None:
     figure.focus()
     page.keyboard.press("Enter")
     page.keyboard.press("ArrowRight")
-    assert page.locator("#big[open] .hand").get_attribute("visibility") == "visible"
+    eventually(page, lambda: page.locator("#big[open] .hand").get_attribute("visibility"), "visible")
     page.keyboard.press("t")
-    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+    eventually(page, lambda: page.evaluate("document.documentElement.dataset.theme"), "light")
     page.keyboard.press("Escape")
     page.keyboard.press("t")
-    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    eventually(page, lambda: page.evaluate("document.documentElement.dataset.theme"), "dark")
 
 
 @browser_test
 def test_m_finds_a_curve(page: Any) -> None:
     page.keyboard.press("m")
     page.keyboard.type("factor")
-    titles = page.locator("#curves .chart:not([hidden]) figcaption").all_inner_texts()
-    assert set(titles) == {"Factor of batch normalisation"}
+    titles = page.locator("#curves .chart:not([hidden]) figcaption")
+    eventually(page, lambda: set(titles.all_inner_texts()), {"Factor of batch normalisation"})
 
 
 @browser_test
 def test_every_run_is_there_with_its_command_and_commit(page: Any) -> None:
     page.locator("#published summary").click()
-    rows = page.locator("#published details tbody tr").all_inner_texts()
-    assert len(rows) == 13
-    assert all("abc1234" in row and "vlagent rl" in row for row in rows)
+    rows = page.locator("#published details tbody tr")
+    eventually(page, lambda: sum("abc1234" in r and "vlagent rl" in r for r in rows.all_inner_texts()), 13)
+    assert rows.count() == 13
 
 
 @browser_test
 def test_the_page_fits_a_phone(page: Any) -> None:
     page.set_viewport_size({"width": 390, "height": 800})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    eventually(page, lambda: page.evaluate("document.documentElement.scrollWidth") <= 390, True)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.browser import eventually
 from tests.report.conftest import EVIL, opened, photo
 from vlagent.errors import UserError
 from vlagent.files import append_jsonl
@@ -108,13 +109,13 @@ def test_articles_are_loaded_from_their_files_as_one_walks(page: Any) -> None:
     headline(page, 0)
     page.keyboard.press("j")
     headline(page, 1)
-    assert page.evaluate("location.hash") == "#t2"
+    eventually(page, lambda: page.evaluate("location.hash"), "#t2")
     page.keyboard.press("k")
     headline(page, 0)
     page.evaluate(f"location.hash = '#t{COUNT}'")
     headline(page, COUNT - 1)
     page.locator("#list a[aria-current]", has_text=f"Question {COUNT - 1} of").wait_for()
-    assert page.title() == "many · vlagent"
+    eventually(page, lambda: page.title(), "many · vlagent")
 
 
 @browser_test
@@ -141,7 +142,7 @@ def test_filters_join_and_escape_clears(page: Any) -> None:
     page.keyboard.press("/")
     page.keyboard.type("nothing like it")
     page.locator("nav .none").wait_for()
-    assert shown.inner_text().startswith("0 of")
+    eventually(page, lambda: shown.inner_text().startswith("0 of"), True)
 
 
 @browser_test
@@ -150,4 +151,4 @@ def test_a_picture_opens_large_and_t_switches_the_light(page: Any) -> None:
     page.locator("dialog[open] img").wait_for()
     page.keyboard.press("Escape")
     page.keyboard.press("t")
-    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    eventually(page, lambda: page.evaluate("document.documentElement.dataset.theme"), "dark")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.browser import eventually
 from tests.report.conftest import opened
 from vlagent.bench.config import EvalConfig
 from vlagent.bench.summary import summarise
@@ -107,13 +108,13 @@ def test_the_episodes_of_a_question_stand_side_by_side(page: Any) -> None:
 def test_changes_are_filtered_by_mouse_and_walked_by_keyboard(page: Any) -> None:
     page.locator("#changes .better").click()
     page.locator("#shown", has_text="1 of 5").wait_for()
-    assert "Who owns it?" in page.locator("#detail h2 >> nth=0").inner_text()
+    eventually(page, lambda: "Who owns it?" in page.locator("#detail h2 >> nth=0").inner_text(), True)
     page.keyboard.press("Escape")
     page.locator("#shown", has_text="5 of 5").wait_for()
     page.keyboard.press("k")
-    assert "When was the harbour founded?" in page.locator("#detail h2 >> nth=0").inner_text()
+    eventually(page, lambda: "When was the harbour founded?" in page.locator("#detail h2 >> nth=0").inner_text(), True)
     page.keyboard.press("j")
-    assert "Who owns it?" in page.locator("#detail h2 >> nth=0").inner_text()
+    eventually(page, lambda: "Who owns it?" in page.locator("#detail h2 >> nth=0").inner_text(), True)
     page.keyboard.press("/")
     page.keyboard.type("港")
     page.locator("#shown", has_text="1 of 5").wait_for()
@@ -122,8 +123,8 @@ def test_changes_are_filtered_by_mouse_and_walked_by_keyboard(page: Any) -> None
 @browser_test
 def test_a_turn_lights_the_box_of_its_own_run_only(page: Any) -> None:
     page.locator(".columns > section >> nth=1 >> .turn >> nth=0").hover()
-    assert page.locator(".columns > section >> nth=1 >> .mark.on").count() == 1
-    assert page.locator(".columns > section >> nth=0 >> .mark.on").count() == 0
+    eventually(page, lambda: page.locator(".columns > section >> nth=1 >> .mark.on").count(), 1)
+    eventually(page, lambda: page.locator(".columns > section >> nth=0 >> .mark.on").count(), 0)
     page.locator(".columns > section >> nth=0 >> .inputs img").click()
     page.locator("dialog[open] img").wait_for()
     page.keyboard.press("Escape")

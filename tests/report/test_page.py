@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.browser import eventually
 from tests.report.conftest import EVIL, opened, photo
 from vlagent.errors import UserError
 from vlagent.files import append_jsonl
@@ -133,27 +134,27 @@ def headline(page: Any) -> str:
 def test_a_script_in_a_page_text_does_not_run(page: Any) -> None:
     for _ in range(4):
         page.keyboard.press("j")
-    assert page.title() == "run · vlagent"
-    assert page.locator("article script, article img[src=x]").count() == 0
+    eventually(page, lambda: page.title(), "run · vlagent")
+    eventually(page, lambda: page.locator("article script, article img[src=x]").count(), 0)
 
 
 @browser_test
 def test_j_and_k_walk_through_the_trajectories(page: Any) -> None:
     assert headline(page) == "When was the harbour founded?"
     page.keyboard.press("j")
-    assert headline(page) == "Who owns it?"
-    assert page.evaluate("location.hash") == "#t2"
+    eventually(page, lambda: headline(page), "Who owns it?")
+    eventually(page, lambda: page.evaluate("location.hash"), "#t2")
     page.keyboard.press("k")
     page.keyboard.press("k")
-    assert headline(page) == "When was the harbour founded?"
+    eventually(page, lambda: headline(page), "When was the harbour founded?")
 
 
 @browser_test
 def test_slash_searches_and_escape_clears(page: Any) -> None:
     page.keyboard.press("/")
     page.keyboard.type("belmont founding")
-    assert questions(page) == ["When was the harbour founded?"]
-    assert page.locator("#shown").inner_text() == "1 of 5"
+    eventually(page, lambda: questions(page), ["When was the harbour founded?"])
+    eventually(page, lambda: page.locator("#shown").inner_text(), "1 of 5")
     page.keyboard.press("Escape")
     page.locator("#shown", has_text="5 of 5").wait_for()
 
@@ -162,7 +163,7 @@ def test_slash_searches_and_escape_clears(page: Any) -> None:
 def test_a_typed_j_in_the_search_field_is_text(page: Any) -> None:
     page.keyboard.press("/")
     page.keyboard.type("j")
-    assert page.locator("#find").input_value() == "j"
+    eventually(page, lambda: page.locator("#find").input_value(), "j")
 
 
 @browser_test
@@ -177,19 +178,19 @@ def test_a_typed_j_in_the_search_field_is_text(page: Any) -> None:
 )
 def test_the_outcome_filter_shows_only_that_outcome(page: Any, outcome: str, question: str) -> None:
     page.locator(f"#outcomes .{outcome}").click()
-    assert questions(page) == [question]
-    assert headline(page) == question
+    eventually(page, lambda: questions(page), [question])
+    eventually(page, lambda: headline(page), question)
 
 
 @browser_test
 def test_the_tool_and_stop_filters_join(page: Any) -> None:
     page.select_option("select[name=tools]", "image_search")
-    assert len(questions(page)) == 3
+    eventually(page, lambda: len(questions(page)), 3)
     page.select_option("select[name=stop]", "turn_limit")
-    assert questions(page) == ["Who owns it?"]
+    eventually(page, lambda: questions(page), ["Who owns it?"])
     page.select_option("select[name=tools]", "text_search")
-    assert questions(page) == []
-    assert page.locator("nav .none").is_visible()
+    eventually(page, lambda: questions(page), [])
+    eventually(page, lambda: page.locator("nav .none").is_visible(), True)
 
 
 @browser_test
@@ -204,17 +205,17 @@ def test_the_box_lies_over_the_picture_where_the_crop_was_cut(page: Any) -> None
 @browser_test
 def test_a_turn_under_the_mouse_lights_its_box(page: Any) -> None:
     page.locator("article:not([hidden]) .turn >> nth=0").hover()
-    assert page.locator("article:not([hidden]) .mark.on").count() == 1
+    eventually(page, lambda: page.locator("article:not([hidden]) .mark.on").count(), 1)
     page.locator("article:not([hidden]) .turn >> nth=1").hover()
-    assert page.locator("article:not([hidden]) .mark.on").count() == 0
+    eventually(page, lambda: page.locator("article:not([hidden]) .mark.on").count(), 0)
 
 
 @browser_test
 def test_a_picture_opens_large_and_closes(page: Any) -> None:
     page.locator("article:not([hidden]) .inputs img").click()
-    assert page.locator("dialog[open] img").is_visible()
+    eventually(page, lambda: page.locator("dialog[open] img").is_visible(), True)
     page.keyboard.press("Escape")
-    assert page.locator("dialog[open]").count() == 0
+    eventually(page, lambda: page.locator("dialog[open]").count(), 0)
 
 
 @browser_test
@@ -224,9 +225,9 @@ def test_t_switches_between_light_and_dark(page: Any) -> None:
 
     before = paper()
     page.keyboard.press("t")
-    assert paper() != before
+    eventually(page, lambda: paper() != before, True)
     page.locator("#theme").click()
-    assert paper() == before
+    eventually(page, lambda: paper(), before)
 
 
 @browser_test

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from markupsafe import escape
 
+from tests.browser import eventually
 from tests.report.conftest import EVIL, opened
 from tests.report.training_run import make_training_run
 from vlagent.cli.main import main
@@ -175,12 +176,12 @@ def test_the_mouse_over_one_chart_reads_all_charts_at_that_step(page: Any) -> No
     figure = chart(page, "Success")
     width = figure.locator("svg").bounding_box()["width"]
     figure.locator("svg").hover(position={"x": 1 + width * 54 / 360, "y": 40})
-    assert page.locator("#cursor").inner_text() == "step 1"
-    assert legend(figure)["success/all"] == "0.25"
-    assert legend(chart(page, "Loss")) == {"loss": "1"}
+    eventually(page, lambda: page.locator("#cursor").inner_text(), "step 1")
+    eventually(page, lambda: legend(figure)["success/all"], "0.25")
+    eventually(page, lambda: legend(chart(page, "Loss")), {"loss": "1"})
     page.mouse.move(2, 2)
-    assert page.locator("#cursor").inner_text() == ""
-    assert legend(figure)["success/all"] == "0.75"
+    eventually(page, lambda: page.locator("#cursor").inner_text(), "")
+    eventually(page, lambda: legend(figure)["success/all"], "0.75")
 
 
 @browser_test
@@ -197,15 +198,15 @@ def test_m_finds_curves_and_escape_shows_them_all_again(page: Any) -> None:
     every = titles(page)
     page.keyboard.press("m")
     page.keyboard.type("kl")
-    assert titles(page) == ["KL to the reference"]
-    assert page.locator("section.charts:visible h2").all_inner_texts() == ["Algorithm"]
+    eventually(page, lambda: titles(page), ["KL to the reference"])
+    eventually(page, lambda: page.locator("section.charts:visible h2").all_inner_texts(), ["Algorithm"])
     page.keyboard.type("zzz")
-    assert titles(page) == []
-    assert page.locator("#nocurve").is_visible()
+    eventually(page, lambda: titles(page), [])
+    eventually(page, lambda: page.locator("#nocurve").is_visible(), True)
     page.keyboard.press("Escape")
-    assert titles(page) == every
+    eventually(page, lambda: titles(page), every)
     page.keyboard.press("j")
-    assert page.evaluate("location.hash") == "#t2"
+    eventually(page, lambda: page.evaluate("location.hash"), "#t2")
 
 
 @browser_test
@@ -213,39 +214,40 @@ def test_smoothing_draws_the_raw_curve_faintly_beneath(page: Any) -> None:
     figure = chart(page, "Success")
     page.locator("#smooth").focus()
     page.keyboard.press("End")
-    assert figure.locator("path.faint").count() == 2
-    assert 0.25 < float(legend(figure)["success/all"]) < 0.75
+    eventually(page, lambda: figure.locator("path.faint").count(), 2)
+    eventually(page, lambda: 0.25 < float(legend(figure)["success/all"]) < 0.75, True)
     page.keyboard.press("Home")
-    assert figure.locator("path.faint").count() == 0
+    eventually(page, lambda: figure.locator("path.faint").count(), 0)
 
 
 @browser_test
 def test_a_chart_opens_large_by_mouse_and_by_keyboard_and_arrows_walk_the_steps(page: Any) -> None:
     chart(page, "Success").click()
-    assert page.locator("#big[open] figcaption").inner_text() == "Success"
+    eventually(page, lambda: page.locator("#big[open] figcaption").inner_text(), "Success")
     page.keyboard.press("Escape")
-    assert page.locator("#big[open]").count() == 0
+    eventually(page, lambda: page.locator("#big[open]").count(), 0)
     chart(page, "Reward").focus()
     page.keyboard.press("Enter")
     large = page.locator("#big[open]")
-    assert large.locator("figcaption").inner_text() == "Reward"
+    eventually(page, lambda: large.locator("figcaption").inner_text(), "Reward")
     page.keyboard.press("ArrowRight")
-    assert legend(large)["reward/mean"] == "0.75"
+    eventually(page, lambda: legend(large)["reward/mean"], "0.75")
     for _ in range(20):
         page.keyboard.press("ArrowRight")
-    assert legend(large)["reward/mean"] == "1.25"
+    eventually(page, lambda: legend(large)["reward/mean"], "1.25")
     large.locator("button").click()
-    assert page.locator("#big[open]").count() == 0
+    eventually(page, lambda: page.locator("#big[open]").count(), 0)
 
 
 @browser_test
 def test_the_step_filter_and_the_kind_filter_show_the_episodes_of_a_step(page: Any) -> None:
     page.select_option("select[name=step]", "10")
     page.select_option("select[name=kind]", "brand")
-    questions = page.locator("#list li:not([hidden]) .line").all_text_contents()
-    assert set(questions) == {"What does sign 3 of step 10 say?", "What does sign 5 of step 10 say?"}
+    lines = page.locator("#list li:not([hidden]) .line")
+    shown = {"What does sign 3 of step 10 say?", "What does sign 5 of step 10 say?"}
+    eventually(page, lambda: set(lines.all_text_contents()), shown)
     page.keyboard.press("Escape")
-    assert page.locator("#shown").inner_text() == "64 of 64"
+    eventually(page, lambda: page.locator("#shown").inner_text(), "64 of 64")
 
 
 @browser_test
@@ -267,7 +269,7 @@ def test_t_makes_the_charts_dark_too(page: Any) -> None:
     before = color()
     page.locator("h1").click()
     page.keyboard.press("t")
-    assert color() != before
+    eventually(page, lambda: color() != before, True)
 
 
 @browser_test
@@ -279,4 +281,4 @@ def test_every_control_has_a_name_and_the_page_is_no_wider_than_a_phone(page: An
     )
     assert unnamed == []
     page.set_viewport_size({"width": 390, "height": 800})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    eventually(page, lambda: page.evaluate("document.documentElement.scrollWidth") <= 390, True)
