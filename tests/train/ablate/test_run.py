@@ -81,13 +81,14 @@ def test_an_ablation_that_is_killed_leaves_no_orphan_and_goes_on(make: Make, tmp
         "from vlagent.train.ablate.config import AblateConfig\n"
         f"command = lambda words: [sys.executable, '-I', '-S', {STAND_IN!r}, *words]\n"
         "plan.command = run.command = work.command = command\n"
+        "work.TALLY_EVERY_S = 0.1\n"
         "run.run_ablation(AblateConfig.model_validate_json(Path(sys.argv[1]).read_text()))\n"
     )
     (tmp_path / "config.json").write_text(config.model_dump_json())
-    environment = {**os.environ, "STAND_IN": "gspo-hybrid-full-s1:wait"}
+    environment = {**os.environ, "STAND_IN": "gspo-hybrid-full-s1:burn"}
     process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "config.json")], env=environment)
     metrics = Path(config.run) / "jobs" / "gspo-hybrid-full-s1" / "rl" / "metrics.jsonl"
-    while not (metrics.exists() and len(metrics.read_text().splitlines()) == 2):
+    while not (metrics.exists() and len(metrics.read_text().splitlines()) == 2 and noted(config) > 0.5):
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
@@ -98,7 +99,13 @@ def test_an_ablation_that_is_killed_leaves_no_orphan_and_goes_on(make: Make, tmp
     found = results(config)
     assert len(found) == 5
     assert found["gspo-1"].interrupted == 1
+    assert found["gspo-1"].core_s > 0.5  # what the killed one used is known
     assert found["gspo-1"].curves["success/all"][0] == (1, 2, 3)
+
+
+def noted(config: AblateConfig) -> float:
+    """Processor seconds that were noted of a running training."""
+    return max((line.get("so_far_s", 0.0) for line in spent(config, "gspo-hybrid-full-s1")), default=0.0)
 
 
 def _is_locked(folder: Path) -> bool:

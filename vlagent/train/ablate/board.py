@@ -51,10 +51,9 @@ class Board:
     def finished(self, work: Work, result: RunResult) -> None:
         """A run has its result."""
         self._done += 1
-        spent = sum(line.get("core_s", 0.0) for line in work.lines)
         self.say(
             f"{self._done}/{self._total} {work.job.name}: success {accuracy(result):.3f} "
-            f"on {len(result.kinds)} questions, {spent / 60:.1f} core-minutes"
+            f"on {len(result.kinds)} questions, {result.core_s / 60:.1f} core-minutes of training"
         )
 
     def show(self, running: Sequence[Work], left: int) -> None:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 
+import psutil
+
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 PR_SET_PDEATHSIG = 1
 
@@ -68,6 +70,14 @@ class Child:
         """How it ended, or None while it runs."""
         pid, status, usage = os.wait4(self._process.pid, os.WNOHANG)
         return self._ended(status, usage) if pid else None
+
+    def core_s(self) -> float:
+        """Processor seconds so far; 0 where it has just ended."""
+        try:
+            used = psutil.Process(self._process.pid).cpu_times()
+        except psutil.NoSuchProcess:
+            return 0.0
+        return float(used.user + used.system)
 
     def wait(self) -> Ended:
         """Wait for its end."""

@@ -25,6 +25,7 @@ from vlagent.train.ablate.plan import (
     shown,
     train_words,
 )
+from vlagent.train.ablate.work import used_s
 from vlagent.train.rl.metrics import kind_of, redundant_calls
 from vlagent.types import EvalRow, Outcome, Trajectory
 
@@ -48,7 +49,6 @@ def collect(config: AblateConfig, job: Job, spent: Sequence[dict[str, Any]]) -> 
     played = {t.sample_id: t for t in read_records(asked / "trajectories.jsonl", Trajectory)}
     ids = [sample.id for sample in samples]
     attempts = [line for line in spent if line["stage"] == "rl"]
-    ended = [line for line in attempts if "core_s" in line]
     words = [train_words(config, job)] if job.trains else []
     return RunResult(
         arm=job.arm,
@@ -61,8 +61,8 @@ def collect(config: AblateConfig, job: Job, spent: Sequence[dict[str, Any]]) -> 
         config=digest_of(config, job),
         settings={key: value for key, value in changes_of(config, job).items() if key != "run"},
         steps=_steps(config, job),
-        core_s=round(sum(line["core_s"] for line in ended), 1),
-        interrupted=len(attempts) - 2 * len(ended),
+        core_s=round(used_s(spent, "rl"), 1),
+        interrupted=sum("started" in line for line in attempts) - sum("core_s" in line for line in attempts),
         curves=curves(rl_folder(config, job)) if job.trains else {},
         questions=hashlib.blake2b("\n".join(ids).encode(), digest_size=8).hexdigest(),
         kinds=tuple(kind_of(sample) for sample in samples),

@@ -133,7 +133,9 @@ class _Ablation:
     def _look(self) -> None:
         for work in list(self.running):
             ended = work.child.poll() if work.child else None
-            if ended is not None:
+            if ended is None:
+                work.tally()
+            else:
                 self._after(work, ended)
 
     def _after(self, work: Work, ended: Ended) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic
 from typing import Any, Literal
 
 from vlagent.files import append_jsonl, iter_jsonl
@@ -16,11 +18,27 @@ TRIES = 3
 """Of one stage in one call, where something kills its process."""
 TRAINING = 0.85
 """Share of a run's time that is its training."""
+TALLY_EVERY_S = 5.0
+"""What a process has used is noted this often: who is killed with it loses no more."""
+
+
+def used_s(lines: Sequence[dict[str, Any]], stage: Stage) -> float:
+    """Processor seconds that the processes of a stage used, those too whose end nobody lived to note."""
+    total = unfinished = 0.0
+    for line in lines:
+        if line["stage"] != stage:
+            continue
+        if "so_far_s" in line:
+            unfinished = line["so_far_s"]
+            continue
+        total += line.get("core_s", unfinished)
+        unfinished = 0.0
+    return total + unfinished
 
 
 @dataclass
 class Work:
-    """A job between its folders. SPENT holds a line when a process starts and one when it ends by itself."""
+    """A job between its folders. SPENT holds lines of the start of a process, of its way and of its end."""
 
     config: AblateConfig
     job: Job
@@ -30,6 +48,8 @@ class Work:
     steps: int = 0
     """Of its training."""
     lines: list[dict[str, Any]] = field(default_factory=list)
+    tallied: float = 0.0
+    """When the running process was last noted."""
 
     def __post_init__(self) -> None:
         if self.spent.exists():
@@ -51,8 +71,7 @@ class Work:
 
     def left_s(self) -> float:
         """Processor seconds that its training may still use."""
-        used = sum(line.get("core_s", 0.0) for line in self.lines if line["stage"] == "rl")
-        return self.config.limits.core_minutes * 60 - float(used)
+        return self.config.limits.core_minutes * 60 - used_s(self.lines, "rl")
 
     def start(self, stage: Stage) -> None:
         """Start the process of a stage, or go on where it was killed."""
@@ -71,6 +90,12 @@ class Work:
     def log(self) -> Path:
         """What its processes said."""
         return self.folder / "log.txt"
+
+    def tally(self) -> None:
+        """Note what its process has used so far, now and then."""
+        if self.child and monotonic() - self.tallied > TALLY_EVERY_S:
+            self.tallied = monotonic()
+            self._note({"stage": str(self.stage), "so_far_s": round(self.child.core_s(), 2)})
 
     def ended(self, how: Ended) -> None:
         """Keep what a process used."""
