@@ -106,7 +106,7 @@ def paper_words(analysis: Analysis) -> list[str]:
     arms = _best_of(analysis, ("grpo", "gspo", "bn_gspo"))
     if arms:
         theirs = ", ".join(f"{row['method']} {row['mmsearch']:.1f}" for row in ablation["algorithms"])
-        ours = " < ".join(f"{cell.arm} {points(cell.success.mean, sign=False)}" for cell in arms)
+        ours = ", ".join(f"{cell.arm} {points(cell.success.mean, sign=False)}" for cell in arms)
         between = _between(analysis, arms)
         clear = sum(contrast.verdict in ("first", "second") for contrast in between)
         said.append(
