@@ -219,6 +219,8 @@ def test_the_verb_makes_a_run_that_verify_takes(
     run, out = tmp_path / "run", tmp_path / "out"
     words = ["curate", "synthesise", f"{world}/manifest.json:toy_test", "--run", str(run), "--k", "1"]
     words += ["--search", f"{world}/test/search", "--model", "toy:oracle", "--pixels", "tiny", "--top-k", "1"]
+    assert main([*words, "--enough", "2"]) == 2
+    assert "--enough 2: a question has 1 attempts (--k)" in capsys.readouterr().err
     assert main([*words, "--dry-run"]) == 0
     assert "10 to do" in capsys.readouterr().out
     assert main(words) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -145,6 +146,7 @@ def _quote(args: argparse.Namespace, bench: Bench, what: What) -> str:
     from vlagent.curate.budget import quote_episodes
 
     asked = player(args, bench, what)
+    asyncio.run(close(asked))  # nothing is asked of it
     config = eval_config(args, bench, what, asked.agent.search)
     items = [item for item in bench.items().values() if item.state == "done"]
     samples = list(samples_of(bench, items, with_picture=what != "blind").values())

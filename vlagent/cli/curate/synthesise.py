@@ -46,6 +46,8 @@ def run(args: argparse.Namespace) -> int:
     settings = _settings(args)
     options.set_defaults(args, k=ATTEMPTS)
     prepared = options.prepare(args, CALLS)
+    if settings.enough and settings.enough > prepared.config.k:
+        raise UserError(f"--enough {settings.enough}: a question has {prepared.config.k} attempts (--k)")
     cast = _cast(prepared, settings)
     quote = quote_episodes(prepared.config, prepared.samples, done=_done(prepared, settings, cast), what="synthesis")
     print(quote.line() + ("; less where --enough is met" if settings.enough else ""))
