@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.train.rl.world import config, metrics, weights
+from tests.train.rl.world import config, examined, metrics, weights
 from vlagent.cli.main import main
 from vlagent.errors import PermanentError, UserError
-from vlagent.train import checkpoint
+from vlagent.train import checkpoint, validate
 from vlagent.train.checkpoint import checkpoints
 from vlagent.train.folder import check_same_run, read_run_config, start_folder
 from vlagent.train.rl import rollout
@@ -53,6 +53,22 @@ def _asked_to_stop() -> None:
         return await collect(self, step, *rest)
 
     rollout.Rollouts.collect = asked  # type: ignore[method-assign]
+
+
+def _asked_to_stop_in_validation(step: int) -> Callable[[], None]:
+    """Gets Ctrl-C as the validation after a step begins."""
+
+    def prepare() -> None:
+        play = validate.Exam.play
+
+        async def asked(self: Any, chat: Any, samples: Any, folder: Path, stop: Any) -> Any:
+            if folder.name == f"step-{step:06d}":
+                os.kill(os.getpid(), signal.SIGINT)
+            return await play(self, chat, samples, folder, stop)
+
+        validate.Exam.play = asked  # type: ignore[method-assign]
+
+    return prepare
 
 
 def _in_update() -> None:
@@ -232,6 +248,24 @@ def test_a_validation_that_was_interrupted_is_made_up_for(ruined: Path, tmp_path
     shutil.rmtree(run / "validation" / "step-000003")
     train_rl(read_run_config(run, RlConfig, "rl").model_copy(update={"run": str(run)}), resume=True)
     assert metrics(run) == metrics(ruined)
+
+
+@pytest.mark.parametrize("step", [0, 3])
+def test_ctrl_c_in_a_validation_ends_with_130_though_no_step_is_played_after_it(
+    world: Path, ruined: Path, tmp_path: Path, step: int
+) -> None:
+    """Without the last validation no weights are chosen; steps that are recorded would go on after the first."""
+    run, replayed = tmp_path / "run", f"debug.replay={ruined / 'rollouts'}"
+    process = _start(examined(world, run, replayed), _asked_to_stop_in_validation(step))
+    process.join(60)
+    assert process.exitcode == 130
+    assert [path.name for path in checkpoints(run)][-1] == f"step-{step:06d}"
+    assert not (run / "model").exists()
+    _resume(run)
+    assert [line["validation/success"] for line in metrics(run) if "validation/success" in line] == [
+        line["validation/success"] for line in metrics(ruined) if "validation/success" in line
+    ]
+    assert weights(run / "model") == weights(ruined / "model")
 
 
 def test_a_run_does_not_go_on_with_other_questions_or_settings(world: Path, tmp_path: Path) -> None:

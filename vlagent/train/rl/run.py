@@ -125,11 +125,20 @@ class RlRun:
                 if not 0 < len(self._taken) < self.config.batch.minibatches:  # weights of a half step are no checkpoint
                     self._save()
                 raise
-        return self._finish() if self.position.step == self.config.steps else self._summary("stopped")
+        return self._finish() if self._is_whole() else self._summary("stopped")
+
+    def _is_whole(self) -> bool:
+        """Whether nothing is left: every step is done, and none of their validations was interrupted."""
+        if self.position.step < self.config.steps:
+            return False
+        owed = not self.config.debug.rollout_only and self._lacks_validation()
+        return not (self._anyone(self.interrupt.asked) and owed)
 
     def _train(self) -> None:
         if self._lacks_validation():
             self._validate()
+            if self._anyone(self.interrupt.asked):
+                raise Stopped("the validation was stopped")
             if self.position.step:
                 self._save()
         if self.config.debug.rollout_only:
