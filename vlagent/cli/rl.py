@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         from vlagent.train.plan import plan_rl, plan_table
 
-        return show(config, plan_table(plan_rl(config)))
+        return show(config, lambda: plan_table(plan_rl(config)))
     from vlagent.train.rl.run import train_rl
 
     return report(train_rl(config, resume=args.resume is not None))

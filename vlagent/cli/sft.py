@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         from vlagent.train.plan import plan_sft, plan_table
 
-        return show(config, plan_table(plan_sft(config)))
+        return show(config, lambda: plan_table(plan_sft(config)))
     from vlagent.train.sft import train_sft
 
     return report(train_sft(config, resume=args.resume is not None))

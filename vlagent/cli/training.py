@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
@@ -53,8 +54,8 @@ def report(summary: SftSummary | RlSummary) -> int:
     return 0
 
 
-def show(config: BaseModel, table: str) -> int:
-    """What --dry-run prints: the settings, then the memory."""
+def show(config: BaseModel, table: Callable[[], str]) -> int:
+    """What --dry-run prints: the settings, then the memory. The settings also where there is no model to estimate."""
     print(config.model_dump_json(indent=1, exclude_none=True))
-    print(table)
+    print(table())
     return 0

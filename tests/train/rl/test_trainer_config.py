@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -128,6 +129,16 @@ def test_dry_run_and_plan_print_settings_and_memory(tiny: Path, tmp_path: Path, 
     assert "unrecognized arguments: --lr=1" in capsys.readouterr().err
     assert main(["rl"]) == 2
     assert "which configuration?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("recipe", ["rl/mars_7b", "rl/mars_8b", "rl/mars_32b", "sft/mars_7b_sft"])
+def test_a_recipe_shows_its_settings_before_its_model_is_there(recipe: str, capsys: Any) -> None:
+    verb = recipe.split("/")[0]
+    words = [str(RECIPES[0].parents[1] / f"{recipe}.toml"), "model.path=/no/model", "--dry-run"]
+    assert main([verb, *words]) == 2
+    said = capsys.readouterr()
+    assert json.loads(said.out)["optim"]["lr"] == {"rl": 1e-6, "sft": 1e-5}[verb]
+    assert said.err == "vlagent: model.path = '/no/model': no config.json there, so not a checkpoint folder\n"
 
 
 def test_the_plan_counts_a_reference_model_only_where_there_is_one(tiny: Path) -> None:
