@@ -14,12 +14,13 @@ from markupsafe import escape
 
 from tests.browser import eventually
 from tests.report.conftest import EVIL, opened
-from tests.report.training_run import make_training_run
+from tests.report.training_run import STEPS, make_training_run
 from vlagent.cli.main import main
 from vlagent.errors import UserError
 from vlagent.files import write_json
 from vlagent.report.series import Chart, Line, charts_of, read_table, window
 from vlagent.report.training import compared, heat_map, is_training, read_steps, spread, write_training_report
+from vlagent.train.rl.metrics import SUMMED
 
 browser_test = pytest.mark.browser
 
@@ -113,6 +114,22 @@ def test_the_table_on_top_leaves_out_what_is_no_number() -> None:
     table = compared({"loss": [(1, 4.0), (2, float("nan")), (3, 2.0)], "success/all": [(1, 0.5)]})
     assert table is not None
     assert table.rows == (("Loss", "4", "2", "-2"),)
+
+
+def test_seconds_that_overlap_have_a_chart_of_their_own(training: Path) -> None:
+    lines = [json.loads(line) for line in (training / "metrics.jsonl").read_text().splitlines()]
+    charts = {chart.title: [line.label for line in chart.lines] for chart in charts_of(read_table(lines))["Cost"]}
+    assert charts["Seconds a step"] == ["time/rollout_s", "time/step_s", "time/update_s"]
+    assert charts["Seconds a step, summed over its episodes"] == [f"time/{part}_s" for part in SUMMED]
+
+
+def test_a_run_that_goes_on_is_not_said_to_be_stopped(training: Path, tmp_path: Path) -> None:
+    shutil.copytree(training, tmp_path / "run")
+    stopped = {"verb": "rl", "total_steps": STEPS + 8, "ended": "stopped"}
+    write_json(tmp_path / "run" / "summary.json", stopped | {"steps": STEPS})
+    assert f"{STEPS} of {STEPS + 8} steps, stopped" in write_training_report(tmp_path / "run").read_text()
+    write_json(tmp_path / "run" / "summary.json", stopped | {"steps": STEPS - 2})
+    assert f"{STEPS} of {STEPS + 8} steps, not ended yet" in write_training_report(tmp_path / "run").read_text()
 
 
 def test_the_heat_map_counts_a_tool_that_was_not_called_as_zero() -> None:

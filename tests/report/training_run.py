@@ -41,7 +41,8 @@ def make_training_run(folder: Path) -> Path:
         if step % 3 == 1:
             write_groups(run / "rollouts", step - 1, groups)
         more = {"loss": math.nan if step == 6 else 1.0 / step, "kl": 0.001 * step, "ratio/q99": 1 + 1e-6 * step}
-        costs = Costs({"rollout": 2.0, "update": 1.0, "step": 3.1}, 900, 700)
+        spent = {"step": 3.0, "rollout": 2.0, "update": 1.0, "model": 50.0, "tools": 9.0, "reward": 0.5}
+        costs = Costs(spent, 900, 700)
         watch.log(step, step_metrics(groups, {}, (), costs, {**more, "bn/p": 0.5, "bn/factor": 1.5, "own/thing": 7.0}))
         if step % 4 == 0:
             watch.note(step, {"validation/success": 0.3 + 0.04 * step})

@@ -83,6 +83,8 @@ class Wanted:
     but: tuple[str, ...] = ()
 
 
+EPISODES_S = ("time/model_s", "time/tools_s", "time/reward_s")
+"""Of episodes that overlap: their sums are many times the step's."""
 LAYOUT: dict[str, tuple[Wanted, ...]] = {
     "Learning": (
         Wanted("Success", ("success/all", "validation/success", "success")),
@@ -114,7 +116,8 @@ LAYOUT: dict[str, tuple[Wanted, ...]] = {
         Wanted("Minibatches", ("updates/*",)),
     ),
     "Cost": (
-        Wanted("Seconds a step", ("time/*",)),
+        Wanted("Seconds a step", ("time/*",), EPISODES_S),
+        Wanted("Seconds a step, summed over its episodes", EPISODES_S),
         Wanted("Tokens a second", ("speed/*_tokens_per_s", "tokens_per_s")),
         Wanted("Episodes a second", ("speed/episodes_per_s", "rows_per_s")),
         Wanted("Memory, MB", ("memory/*",)),

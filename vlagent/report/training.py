@@ -28,6 +28,7 @@ STEPS, GROUPS = 6, 4
 CELL = "calls_by_kind/"
 COMPARED = {
     "success/all": "Success",
+    "validation/success": "Success in validation",
     "reward/mean": "Reward",
     "reward/format": "In form",
     "calls/all": "Tool calls an episode",
@@ -153,7 +154,7 @@ def _progress(run: Path, lines: Sequence[Mapping[str, Any]]) -> str:
     summary = read_json(run / "summary.json") if (run / "summary.json").exists() else {}
     done = int(max((line["step"] for line in lines), default=0))
     total = summary.get("total_steps")
-    ended = summary.get("ended")
+    ended = summary.get("ended") if summary.get("steps", done) == done else None  # it was resumed and goes on
     words = [f"{done} of {total} steps" if total else f"{done} steps", str(ended) if ended else "not ended yet"]
     return ", ".join(words)
 

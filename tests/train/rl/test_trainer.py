@@ -8,10 +8,13 @@ import torch
 
 from tests.train.rl.world import config, graded, metrics, steps, weights
 from vlagent.errors import UserError
+from vlagent.files import iter_jsonl
 from vlagent.model.load import load_policy
 from vlagent.model.logprobs import token_logprobs
+from vlagent.report.training import COMPARED
 from vlagent.train.parts import part_of
 from vlagent.train.rl.groups import group_rows
+from vlagent.train.rl.metrics import SUMMED
 from vlagent.train.rl.minibatch import check_pictures, make_minibatches, make_pass, work_of
 from vlagent.train.rl.recorded import read_groups
 from vlagent.train.rl.run import train_rl
@@ -30,6 +33,13 @@ def test_a_run_learns_records_its_episodes_and_exports_what_it_trained(world: Pa
     assert all(line["updates/taken"] == 1 and line["grad_norm"] > 0 for line in lines)
     assert [path.name for path in sorted((whole / "rollouts").iterdir())] == [f"step-00000{i}" for i in range(3)]
     assert weights(whole / "model") != weights(world / "model")
+
+
+def test_the_page_speaks_of_numbers_that_a_run_measures(ruined: Path) -> None:
+    measured = {name for line in metrics(ruined) for name in line}
+    times = {name for line in iter_jsonl(ruined / "metrics.jsonl") for name in line if name.startswith("time/")}
+    assert set(COMPARED) <= measured | times
+    assert times == {f"time/{part}_s" for part in ("step", "rollout", "rows", "update", *SUMMED)}
 
 
 def test_the_sampler_and_the_trainer_agree_on_every_log_probability(world: Path, whole: Path) -> None:

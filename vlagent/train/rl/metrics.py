@@ -5,7 +5,7 @@
     calls_by_kind/<kind>/<tool>                                  the cells of the heat map of tool use
     stops/<reason>  world_faults/<service>  left_out/<reason>    shares of the episodes; counts of what does not train
     bn/p  bn/factor  ratio/  clip/  kl  entropy  mismatch/       from the update
-    time/<part>_s  speed/  memory/                               what it cost
+    time/step_s  time/<part>_s  speed/  memory/                  what it cost
 
 Nothing is logged that was not measured: a name is absent rather than 0. N = episodes of a step.
 """
@@ -51,12 +51,16 @@ class Update:
     """No group taught anything (p = 0), so no step was taken."""
 
 
+SUMMED = ("model", "tools", "reward")
+"""Parts of the rollout whose seconds are summed over episodes that overlap, so that they exceed the step's."""
+
+
 @dataclass(frozen=True)
 class Costs:
     """Seconds of wall time by part of the step, and what they gave."""
 
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """rollout, tools, reward, update, ...; `tools` is summed over episodes that overlap."""
+    """step, rollout, rows, update; and `SUMMED`."""
     sampled_tokens: int = 0
     trained_tokens: int = 0
 

@@ -14,8 +14,7 @@ class RlMeter(Meter):
         """What is shown of a step's metrics."""
         shown = {"success": "success/all", "reward": "reward/mean", "calls": "calls/all"}
         words = [f"{name} {values[key]:.3f}" for name, key in shown.items() if key in values]
-        spent = sum(values.get(f"time/{part}_s", 0.0) for part in ("rollout", "rows", "update"))
-        return "  ".join([*words, f"{spent:.1f} s/step"])
+        return "  ".join([*words, f"{values['time/step_s']:.1f} s/step"])
 
     def doing(self, text: str) -> None:
         """What goes on in a long step; only a terminal shows it."""

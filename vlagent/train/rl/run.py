@@ -240,12 +240,13 @@ class RlRun:
             self.meter.say(f"ALARM at step {alarm.step}: {alarm.message}")
 
     def _costs(self) -> Costs:
-        """Seconds by part; those of model, tools and reward are summed over episodes that overlap."""
-        times, trained = self.episodes.times(), [one.minibatch for one in self._taken]
+        """Seconds of the step and its parts; those of model, tools, reward are summed over episodes that overlap."""
+        spent, times = self._clock.seconds, self.episodes.times()
+        trained = [one.minibatch for one in self._taken]
         groups = [*self._groups, *self._dropped]
         sampled = sum(played.usage.completion_tokens for group in groups for played in group.trajectories)
         passed = sum(len(minibatch.rows[i].ids) for minibatch in trained for i in minibatch.passing)
-        return Costs(self._clock.seconds | times, sampled, passed)
+        return Costs({"step": sum(spent.values())} | spent | times, sampled, passed)
 
     def _more(self) -> dict[str, float]:
         """Of the optimizer, a mean over the step's minibatches; nothing where none was taken."""
