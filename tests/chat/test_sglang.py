@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,34 @@ def test_a_reply_that_cannot_be_trained_on_is_refused(
     server = Server(lambda path, body: reply(path, body, **changes))
     with pytest.raises(kind, match=message):
         asyncio.run(engine(server).generate(np.array([5]), [], PARAMS))
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        [1],
+        {"finish_reason": "stop"},
+        {"output_token_logprobs": "ab"},
+        {"output_token_logprobs": 5},
+        {"output_token_logprobs": [None]},
+        {"output_token_logprobs": [[-0.5]]},
+        {"finish_reason": {"type": {}}, "output_token_logprobs": [[-0.5, 2, None]]},
+    ],
+    ids=repr,
+)
+def test_an_answer_of_another_form_is_the_servers_failure(meta: Any) -> None:
+    server = Server(lambda path, body: {"meta_info": meta})
+    with pytest.raises(ServiceError, match=r"meta_info|broken off"):
+        asyncio.run(engine(server).generate(np.array([5]), [], PARAMS))
+
+
+@pytest.mark.parametrize("sampled", [50, 2**70, 9, True, -1, 4.0])
+def test_an_id_that_the_policy_cannot_have_sampled_is_refused(sampled: Any) -> None:
+    tokens = [[-0.5, sampled, None], [-1.0, 2, None]]
+    server = Server(lambda path, body: reply(path, body, output_token_logprobs=tokens))
+    slots = replace(SLOTS, size=50)
+    with pytest.raises(PermanentError, match=r"no token ids|sampled the id \d+"):
+        asyncio.run(SglangEngine(slots, SglangOptions(), server.transport).generate(np.array([5]), [], PARAMS))
 
 
 def test_a_broken_connection_is_tried_again() -> None:

@@ -173,6 +173,26 @@ def test_a_reply_that_cannot_be_trained_on_is_refused(
         asyncio.run(engine(server).generate(np.array([5]), [], PARAMS))
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"choices": {"a": 1}},
+        {"choices": ["x"]},
+        {"choices": 5},
+        {"choices": [{"token_ids": 5}]},
+        {"choices": [{"token_ids": "ab"}]},
+        {"choices": [{"token_ids": [2], "logprobs": [1]}]},
+        {"choices": [{"token_ids": [2], "logprobs": {"content": {"a": 1}}}]},
+        {"choices": [{"token_ids": [2], "logprobs": {"content": [None]}}]},
+        {"usage": [1], "choices": []},
+    ],
+    ids=repr,
+)
+def test_an_answer_of_another_form_is_the_servers_failure(answer: Any) -> None:
+    with pytest.raises(PermanentError, match=r"its answer has another form: (choices|usage)"):
+        asyncio.run(engine(Server(lambda *_: answer)).generate(np.array([5]), [], PARAMS))
+
+
 def test_a_server_that_sees_another_prompt_is_refused(tmp_path: Path) -> None:
     server = Server(lambda path, body: {**reply(path, body), "usage": {"prompt_tokens": 99}})
     with pytest.raises(PermanentError, match="counts 99 prompt tokens where 1 were sent"):

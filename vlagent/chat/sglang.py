@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import httpx
+from pydantic import BaseModel, Field
 
 from vlagent.chat.base import ImagePart
 from vlagent.chat.token_server import NEVER, Slots, TokenServer, TokenServerOptions
@@ -34,6 +35,23 @@ class SglangOptions(TokenServerOptions):
     """Servers take a seed a request only with `--enable-deterministic-inference`."""
 
 
+class _Ending(BaseModel):
+    type: Any = None
+    message: Any = None
+    status_code: Any = None
+
+
+class _Meta(BaseModel):
+    prompt_tokens: Any = None
+    finish_reason: _Ending | None = None
+    output_token_logprobs: list[Annotated[list[Any], Field(min_length=2)]] | None = None
+    """(log-probability, id, text) of each token."""
+
+
+class _Answer(BaseModel):
+    meta_info: _Meta | None = None
+
+
 class SglangEngine:
     """Generation on an SGLang server. Use it as an asynchronous context manager, or call `aclose`."""
 
@@ -41,7 +59,7 @@ class SglangEngine:
         self, slots: Slots, options: SglangOptions | None = None, transport: httpx.AsyncBaseTransport | None = None
     ) -> None:
         self.options = options or SglangOptions()
-        self.server = TokenServer("SGLang", self.options, transport)
+        self.server = TokenServer("SGLang", slots, self.options, transport)
         self.aclose = self.server.aclose
         self._slots = slots
 
@@ -55,12 +73,12 @@ class SglangEngine:
         }
         if images:
             body["image_data"] = list(await asyncio.gather(*(self.server.pictures.of(part) for part in images)))
-        meta = (await self.server.call("/generate", body)).get("meta_info") or {}
-        self.server.check_prompt(token_ids, meta.get("prompt_tokens"))
-        ending = meta.get("finish_reason") or {}
+        meta = self.server.read(_Answer, await self.server.call("/generate", body)).meta_info or _Meta()
+        self.server.check_prompt(token_ids, meta.prompt_tokens)
+        ending = meta.finish_reason or _Ending()
         self._refuse_abort(ending)
-        pairs = meta.get("output_token_logprobs") or []
-        return self.server.output([pair[1] for pair in pairs], [pair[0] for pair in pairs], ending.get("type"))
+        sampled = meta.output_token_logprobs or []
+        return self.server.output([one[1] for one in sampled], [one[0] for one in sampled], ending.type)
 
     async def update_weights(self, folder: Path) -> None:
         """Load new weights from a folder that the server can read; its caches are emptied. Raises `ServiceError`."""
@@ -87,8 +105,8 @@ class SglangEngine:
         }
         return fixed | {name: value for name, value in wanted.items() if value is not None}
 
-    def _refuse_abort(self, ending: dict[str, Any]) -> None:
+    def _refuse_abort(self, ending: _Ending) -> None:
         """A request that the server refuses comes back as an abort with a status code; retrying changes nothing."""
-        status = ending.get("status_code")
-        if ending.get("type") == "abort" and isinstance(status, int) and 400 <= status < 500:
-            raise PermanentError(self.server.service, f"it refused the request ({ending.get('message')})")
+        status = ending.status_code
+        if ending.type == "abort" and isinstance(status, int) and 400 <= status < 500:
+            raise PermanentError(self.server.service, f"it refused the request ({ending.message})")

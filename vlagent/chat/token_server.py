@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import httpx
 import numpy as np
-from pydantic import Field
+from pydantic import BaseModel, Field, ValidationError
 
 from vlagent.chat.failures import failure
 from vlagent.chat.keys import KeyAuth, key_from_environment, refuse_keys
@@ -21,6 +21,7 @@ from vlagent.errors import PermanentError, TransientError, UserError
 from vlagent.types import Ids
 
 KEY_NAMES = ("VLAGENT_API_KEY",)
+A = TypeVar("A", bound=BaseModel)
 NEVER = -100.0
 """Added to the logits of banned ids: a probability of 4e-44 of what it was, the most that servers take."""
 
@@ -43,15 +44,17 @@ class Slots:
     """Ids that are never sampled and have no probability."""
     eos: tuple[int, ...] = ()
     """Ids that end a reply."""
+    size: int | None = None
+    """Ids that the policy has; None where it is not known."""
 
 
 class TokenServer:
     """One rollout server of any kind."""
 
     def __init__(
-        self, kind: str, options: TokenServerOptions, transport: httpx.AsyncBaseTransport | None = None
+        self, kind: str, slots: Slots, options: TokenServerOptions, transport: httpx.AsyncBaseTransport | None = None
     ) -> None:
-        self.options = options
+        self.options, self._slots = options, slots
         self._root = _root(options.base_url)
         self.service = f"{kind} server at {self._root.netloc.decode('ascii')}"
         auth = KeyAuth(key_from_environment(KEY_NAMES), "Authorization")
@@ -86,15 +89,38 @@ class TokenServer:
             raise PermanentError(self.service, f"an object is expected from {url.path}, not {type(value).__name__}")
         return value
 
+    def read(self, kind: type[A], value: dict[str, Any]) -> A:
+        """An answer in the form of the contract. Raises `PermanentError` where it has another."""
+        try:
+            return kind.model_validate(value)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise PermanentError(self.service, f"its answer has another form: {where}: {first['msg']}") from None
+
     def output(self, ids: Sequence[Any], logprobs: Sequence[Any], reason: Any) -> TokenOutput:
-        """Checked: whole numbers, a finite log-probability for each, an ending that we know. Raises `ServiceError`."""
-        if not all(isinstance(i, int) and i >= 0 for i in ids) or not ids:
+        """Checked: ids of the policy, a finite log-probability for each, an ending that we know.
+
+        Raises `ServiceError`.
+        """
+        if not all(type(i) is int and i >= 0 for i in ids) or not ids:
             raise PermanentError(self.service, "no token ids came back")
+        self._refuse_foreign(ids)
         if len(logprobs) != len(ids) or not all(_is_logprob(value) for value in logprobs):
             raise PermanentError(self.service, f"{len(ids)} tokens came back without a log-probability for each")
         if reason not in ("stop", "length"):
             raise TransientError(self.service, f"the reply was broken off ({reason})")
         return TokenOutput(np.asarray(ids, np.int64), np.asarray(logprobs, np.float32), reason)
+
+    def _refuse_foreign(self, ids: Sequence[int]) -> None:
+        """An id that the policy has no weights for, or that stands for a picture, could not be trained on."""
+        if self._slots.size is not None and max(ids) >= self._slots.size:
+            raise PermanentError(
+                self.service,
+                f"it sampled the id {max(ids)}, the policy has {self._slots.size}: it serves another model",
+            )
+        if banned := set(ids) & set(self._slots.banned):
+            raise PermanentError(self.service, f"it sampled the id {min(banned)} in spite of its logit bias")
 
     def check_prompt(self, sent: Ids, counted: Any) -> None:
         """Raise where the server saw another prompt than it was sent: nothing could be trained on the reply."""

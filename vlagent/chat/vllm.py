@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import httpx
+from pydantic import BaseModel
 
 from vlagent.chat.base import ImagePart
 from vlagent.chat.token_server import NEVER, Slots, TokenServer, TokenServerOptions, runs_of
@@ -28,6 +29,30 @@ KEPT_BYTES = 512 * 2**20
 Key = tuple[Any, ...]
 
 
+class _Named(BaseModel):
+    token: Any = None
+    logprob: Any = None
+
+
+class _Logprobs(BaseModel):
+    content: list[_Named] | None = None
+
+
+class _Choice(BaseModel):
+    token_ids: list[Any] | None = None
+    logprobs: _Logprobs | None = None
+    finish_reason: Any = None
+
+
+class _Usage(BaseModel):
+    prompt_tokens: Any = None
+
+
+class _Answer(BaseModel):
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+
+
 class VllmEngine:
     """Generation on a vLLM server. Use it as an asynchronous context manager, or call `aclose`."""
 
@@ -38,7 +63,7 @@ class VllmEngine:
         options: TokenServerOptions | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self.server = TokenServer("vLLM", options or TokenServerOptions(), transport)
+        self.server = TokenServer("vLLM", slots, options or TokenServerOptions(), transport)
         self.aclose = self.server.aclose
         self._model, self._slots = model, slots
         self._features: OrderedDict[Key, asyncio.Task[dict[str, Any]]] = OrderedDict()
@@ -54,10 +79,11 @@ class VllmEngine:
         if images:
             body["features"] = await self._all_features(token_ids, images)
         value = await self.server.call("/inference/v1/generate", body, missing=SCALE_OUT)
-        self.server.check_prompt(token_ids, (value.get("usage") or {}).get("prompt_tokens"))
-        choice = (value.get("choices") or [{}])[0]
-        ids = choice.get("token_ids") or []
-        return self.server.output(ids, self._logprobs(choice, ids), choice.get("finish_reason"))
+        answer = self.server.read(_Answer, value)
+        self.server.check_prompt(token_ids, (answer.usage or _Usage()).prompt_tokens)
+        choice = (answer.choices or [_Choice()])[0]
+        ids = choice.token_ids or []
+        return self.server.output(ids, self._logprobs(choice, ids), choice.finish_reason)
 
     def _sampling(self, params: TokenParams) -> dict[str, Any]:
         """vLLM's `SamplingParams`. The token that completes a stop string stays in the ids, as does the end token."""
@@ -79,13 +105,13 @@ class VllmEngine:
         }
         return fixed | {name: value for name, value in wanted.items() if value is not None}
 
-    def _logprobs(self, choice: dict[str, Any], ids: Sequence[Any]) -> list[Any]:
+    def _logprobs(self, choice: _Choice, ids: Sequence[Any]) -> list[Any]:
         """One a token; the server names tokens by id, which must be those that it sampled."""
-        content = (choice.get("logprobs") or {}).get("content") or []
-        named = [entry.get("token") for entry in content]
+        content = (choice.logprobs or _Logprobs()).content or []
+        named = [entry.token for entry in content]
         if len(named) == len(ids) and named != [f"token_id:{i}" for i in ids]:
             raise PermanentError(self.server.service, "the log-probabilities are of other tokens than those sampled")
-        return [entry.get("logprob") for entry in content]
+        return [entry.logprob for entry in content]
 
     async def _all_features(self, ids: Ids, images: Sequence[ImagePart]) -> dict[str, Any]:
         """vLLM's `MultiModalFeatures`: where each picture lies in the ids, and what it holds."""

@@ -77,7 +77,8 @@ def open_engine(config: EngineConfig, policy: Policy, run: Path | None = None) -
     if config.kind == "in_process":
         return _in_process(config, policy)
     vocabulary = policy.processor.vocabulary
-    slots = Slots(vocabulary.ids["<|image_pad|>"], vocabulary.banned, vocabulary.eos)
+    known = policy.model.get_input_embeddings().num_embeddings
+    slots = Slots(vocabulary.ids["<|image_pad|>"], vocabulary.banned, vocabulary.eos, known)
     options = {"base_url": config.base_url, "timeout_s": config.timeout_s, "attempts": config.attempts}
     if config.kind == "vllm":
         from vlagent.chat.vllm import VllmEngine
