@@ -105,6 +105,9 @@ def test_a_mistake_in_one_arm_names_the_run(make: Make) -> None:
     [
         ('grid=[{arms=["gpo"],mixes=["hybrid"],starts=["full"]}]', "no 'gpo'; there are gspo, bn_gspo"),
         ("seeds=[]", "seeds"),
+        ("seeds=[1, 2, 1]", "seeds: 1 is named twice"),
+        ("limits.core_minutes=inf", "core_minutes = inf"),
+        ("evaluation.temperature=inf", "temperature = inf"),
         ("arms.before={}", "'before' cannot be a name"),
         ('arms."a/b"={}', "cannot be a name"),
         ('prepare=[{run = "x", makes = "y", fresh = "/home"}]', "only folders inside run"),

@@ -168,6 +168,31 @@ def test_a_kept_result_of_other_settings_is_refused(make: Make) -> None:
         run_ablation(make("common={steps = 5}"))
 
 
+@pytest.mark.parametrize("change", ["common={steps = 5}", "evaluation.temperature=0.5", "arms.gspo.optim={lr=1e-5}"])
+def test_what_was_run_with_other_settings_gives_no_result_of_these(make: Make, tmp_path: Path, change: str) -> None:
+    """Also where the results go to a folder of their own, as one is told to choose."""
+    run_ablation(make("seeds=[1]"))
+    other = make("seeds=[1]", change, f"results={tmp_path / 'other'}")
+    with pytest.raises(UserError, match=r"jobs/.*: was begun with other settings; remove it, or choose another run"):
+        run_ablation(other)
+    assert results(other) == {}
+    elsewhere = other.model_copy(update={"run": str(tmp_path / "elsewhere")})
+    assert run_ablation(elsewhere).ended == "complete"
+    run_ablation(make("seeds=[1]", "limits.core_minutes=9", f"results={tmp_path / 'same'}"))
+
+
+@pytest.mark.parametrize(
+    "name", ["rl/summary.json", "rl/metrics.jsonl", "eval/samples.jsonl", "eval/rows.jsonl", "eval/trajectories.jsonl"]
+)
+def test_a_finished_run_whose_files_are_gone_is_named(make: Make, name: str) -> None:
+    config = make("seeds=[1]")
+    run_ablation(config)
+    (Path(config.results) / "runs" / "gspo-hybrid-full-s1.json").unlink()
+    (Path(config.run) / "jobs" / "gspo-hybrid-full-s1" / name).unlink()
+    with pytest.raises(UserError, match="jobs/gspo-hybrid-full-s1"):
+        run_ablation(config)
+
+
 def test_two_at_once_in_one_folder_are_refused(make: Make) -> None:
     from vlagent.files import only_writer
 

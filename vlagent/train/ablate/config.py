@@ -34,7 +34,7 @@ class EvaluationConfig(Record):
     """Manifest (`manifest.json:entry`)."""
     search: str | None = None
     limit: int | None = Field(default=None, ge=1)
-    temperature: float = Field(default=1.0, ge=0)
+    temperature: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     """The tiny model's greedy answers flip; 1 measures what is trained."""
     seed: int = 0
     weights: Literal["last", "best"] = "last"
@@ -45,7 +45,7 @@ class EvaluationConfig(Record):
 class LimitConfig(Record):
     """What a run may cost."""
 
-    core_minutes: float = Field(default=4.0, gt=0)
+    core_minutes: float = Field(default=4.0, gt=0, le=1e6)
     """Processor time of one training; a run that needs more is ended and counts as failed."""
     parallel: int | None = Field(default=None, ge=1)
     """Runs at one time; None is one a core."""
@@ -86,6 +86,8 @@ class AblateConfig(Record):
                 for name in used:
                     if name not in known:
                         raise ValueError(f"grid: no {name!r}; there are {', '.join(known)}")
+        if twice := [seed for seed in self.seeds if self.seeds.count(seed) > 1]:
+            raise ValueError(f"seeds: {twice[0]} is named twice; a seed is one run")
         for name in (*self.arms, *self.mixes, *self.starts):
             if name == BEFORE or not name.replace("_", "").isalnum():
                 raise ValueError(f"{name!r} cannot be a name: use letters, digits and _ , and not {BEFORE!r}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 from vlagent.bench.ablation import RunResult
 from vlagent.bench.runs import read_samples
 from vlagent.errors import UserError
-from vlagent.files import iter_jsonl, read_records
+from vlagent.files import iter_jsonl, read_json, read_records
 from vlagent.train.ablate.config import AblateConfig
 from vlagent.train.ablate.plan import (
     Job,
@@ -21,6 +20,7 @@ from vlagent.train.ablate.plan import (
     digest_of,
     eval_folder,
     eval_words,
+    job_folder,
     rl_folder,
     shown,
     train_words,
@@ -42,11 +42,12 @@ def collect(config: AblateConfig, job: Job, spent: Sequence[dict[str, Any]]) -> 
     asked = eval_folder(config, job)
     samples = read_samples(asked)
     rows = {row.sample_id: row for row in read_records(asked / "rows.jsonl", EvalRow)}
-    missing = [sample.id for sample in samples if sample.id not in rows]
-    if missing:
-        raise UserError(f"{asked}: question {missing[0]!r} has no row; remove this folder and start again")
     by_id = {sample.id: sample for sample in samples}
     played = {t.sample_id: t for t in read_records(asked / "trajectories.jsonl", Trajectory)}
+    missing = [sample.id for sample in samples if sample.id not in rows or sample.id not in played]
+    if missing or not samples:
+        lacks = f"question {missing[0]!r} has no row or no episode" if missing else "it holds no question"
+        raise UserError(f"{asked}: {lacks}; remove {job_folder(config, job)}, and the run is made again")
     ids = [sample.id for sample in samples]
     attempts = [line for line in spent if line["stage"] == "rl"]
     words = [train_words(config, job)] if job.trains else []
@@ -85,8 +86,12 @@ def curves(run: Path) -> dict[str, tuple[tuple[float, ...], tuple[float | None, 
 
 
 def _steps(config: AblateConfig, job: Job) -> int:
-    path = rl_folder(config, job) / "summary.json"
-    return int(json.loads(path.read_text(encoding="utf-8"))["steps"]) if job.trains else 0
+    if not job.trains:
+        return 0
+    steps = read_json(rl_folder(config, job) / "summary.json").get("steps")
+    if not isinstance(steps, int):
+        raise UserError(f"{rl_folder(config, job)}: its summary.json names no steps; remove {job_folder(config, job)}")
+    return steps
 
 
 def commit() -> str:

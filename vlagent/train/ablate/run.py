@@ -89,7 +89,7 @@ class _Ablation:
         self.config, self.board, self.interrupt, self.on_result = config, board, interrupt, on_result
         jobs = jobs_of(config)
         self.steps = {job: config_of(config, job).steps for job in jobs}
-        self.left = [job for job in jobs if not is_kept(config, job)]
+        self.left = [Work(config, job, steps=self.steps[job]) for job in jobs if not is_kept(config, job)]
         self.running: list[Work] = []
         self.failed: dict[str, str] = {}
         self.parallel = parallel_runs(config)
@@ -111,9 +111,7 @@ class _Ablation:
 
     def _fill(self) -> None:
         while self.left and len(self.running) < self.parallel:
-            work = Work(self.config, self.left.pop(0))
-            work.steps = self.steps[work.job]
-            self._go_on(work)
+            self._go_on(self.left.pop(0))
 
     def _go_on(self, work: Work) -> None:
         """Start what comes next of a run, or keep its result."""

@@ -8,9 +8,19 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Literal
 
+from vlagent.errors import UserError
 from vlagent.files import append_jsonl, iter_jsonl
 from vlagent.train.ablate.config import AblateConfig
-from vlagent.train.ablate.plan import Job, command, eval_words, job_folder, resume_words, rl_folder, train_words
+from vlagent.train.ablate.plan import (
+    Job,
+    command,
+    digest_of,
+    eval_words,
+    job_folder,
+    resume_words,
+    rl_folder,
+    train_words,
+)
 from vlagent.train.ablate.processes import Child, Ended
 
 Stage = Literal["rl", "eval"]
@@ -54,6 +64,13 @@ class Work:
     def __post_init__(self) -> None:
         if self.spent.exists():
             self.lines = list(iter_jsonl(self.spent, ours=True))
+        self._refuse_other_settings()
+
+    def _refuse_other_settings(self) -> None:
+        """What is left of a run is no part of another: it would be kept under settings that it never had."""
+        now = digest_of(self.config, self.job)
+        if any("stage" not in line or line.get("config", now) != now for line in self.lines):
+            raise UserError(f"{self.folder}: was begun with other settings; remove it, or choose another run folder")
 
     @property
     def folder(self) -> Path:
@@ -77,7 +94,7 @@ class Work:
         """Start the process of a stage, or go on where it was killed."""
         self.tries = self.tries + 1 if stage == self.stage else 1
         self.stage = stage
-        self._note({"stage": stage, "started": True})
+        self._note({"stage": stage, "started": True, "config": digest_of(self.config, self.job)})
         self.child = Child(command(self._words(stage)), self.log, self.left_s() if stage == "rl" else None)
 
     def _words(self, stage: Stage) -> list[str]:
