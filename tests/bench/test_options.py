@@ -186,12 +186,24 @@ def test_an_estimate_grows_with_what_is_asked():
     assert of(concurrency=1).seconds == pytest.approx(10 * of(concurrency=10).seconds)
 
 
+@pytest.mark.parametrize(
+    "limits", [{}, {"max_tokens_turn": 64, "max_tokens_total": 640, "max_turns": 8}, {"max_turns": 1}]
+)
+def test_an_estimate_keeps_to_the_limits_of_an_episode_and_below_the_most(limits):
+    agent, asked = AgentConfig.model_validate(limits), questions(3)
+    found = estimate(EvalConfig(target="x", agent=agent), asked)
+    assert found.prompt_tokens <= 3 * found.basis.turns * agent.max_tokens_total
+    assert found.completion_tokens <= 3 * found.basis.turns * agent.max_tokens_turn
+    assert found.prompt_tokens + found.completion_tokens <= found.most_tokens
+
+
 async def test_an_estimate_can_rest_on_an_earlier_run(tmp_path):
     await run_here(tmp_path, questions(6), workflow="agent")
     config = settings(adding(Adder(), workflow="agent"), prices={"prompt": 1.0})
     found = estimate(config, questions(60), like=tmp_path)
     assert (found.prompt_tokens, found.completion_tokens, found.basis.turns) == (60 * 200, 60 * 20, 2.0)
     assert str(tmp_path) in describe(found)
+    assert found.most_tokens >= found.prompt_tokens + found.completion_tokens
     assert "assumed" in describe(estimate(config, questions(60)))
 
 

@@ -73,11 +73,7 @@ def estimate(config: EvalConfig, samples: Sequence[Sample], like: Path | None = 
         for sample, own in zip(samples, views, strict=True)
     )
     most = sum(
-        config.rollouts_of(sample.source)
-        * min(
-            float(config.agent.max_tokens_total * _max_turns(config)),
-            _prompt_tokens(config, sample, own, float(_max_turns(config))),
-        )
+        config.rollouts_of(sample.source) * _prompt_tokens(config, sample, own, float(_max_turns(config)))
         for sample, own in zip(samples, views, strict=True)
     )
     completion = episodes * basis.turns * basis.turn_tokens
@@ -93,7 +89,7 @@ def estimate(config: EvalConfig, samples: Sequence[Sample], like: Path | None = 
         judge_tokens=round(judge_calls * sum(JUDGE_TOKENS)),
         cost_usd=_cost(config, prompt, completion, judge_calls),
         seconds=round(episodes * basis.seconds / min(config.concurrency, max(1, episodes)), 1),
-        most_tokens=round(most + episodes * _max_turns(config) * basis.turn_tokens),
+        most_tokens=round(max(most + episodes * _max_turns(config) * basis.turn_tokens, prompt + completion)),
         basis=basis,
     )
 
@@ -103,7 +99,8 @@ def assumed(config: EvalConfig) -> Basis:
     turns = min(AGENT_TURNS, config.agent.max_turns) if config.agent.workflow == "agent" else 1.0
     tools = turns - 1 if config.agent.workflow == "agent" else 2.0 if config.agent.workflow == "rag" else 0.0
     seconds = turns * TURN_S + tools * TOOL_S
-    return Basis(source="assumed", turns=turns, turn_tokens=TURN_TOKENS, seconds=seconds, judged_share=JUDGED_SHARE)
+    written = min(TURN_TOKENS, config.agent.max_tokens_turn)
+    return Basis(source="assumed", turns=turns, turn_tokens=written, seconds=seconds, judged_share=JUDGED_SHARE)
 
 
 def measured(run: Path) -> Basis:
@@ -135,11 +132,12 @@ def _max_turns(config: EvalConfig) -> int:
 
 
 def _prompt_tokens(config: EvalConfig, sample: Sample, views: Sequence[tuple[int, int]], turns: float) -> float:
-    """The prompt is sent again with each turn, and grows by what was written and seen."""
+    """The prompt is sent again with each turn, and grows by what was written and seen up to the limit of an episode."""
     cell = config.agent.pixels.factor**2
     first = SYSTEM_TOKENS[config.agent.workflow] + len(sample.question) / CHARS_PER_TOKEN
     first += sum(width * height / cell for width, height in views)
-    return turns * first + turns * (turns - 1) / 2 * (TURN_TOKENS + SEEN_TOKENS)
+    whole = turns * first + turns * (turns - 1) / 2 * (TURN_TOKENS + SEEN_TOKENS)
+    return min(whole, turns * config.agent.max_tokens_total)
 
 
 def _judge_calls(config: EvalConfig, samples: Sequence[Sample], basis: Basis) -> float:
