@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from vlagent.errors import UserError
+from vlagent.errors import UserError, first_problem
 
 C = TypeVar("C", bound=BaseModel)
 
@@ -37,7 +37,7 @@ def make_config(kind: type[C], table: dict[str, Any], overrides: list[str] | Non
     try:
         return kind.model_validate(table)
     except ValidationError as error:
-        raise UserError(_first_problem(kind, error)) from None
+        raise UserError(_mistake(kind, error)) from None
 
 
 def _override(table: dict[str, Any], text: str) -> None:
@@ -59,12 +59,10 @@ def _toml_value(text: str) -> Any:
         return text
 
 
-def _first_problem(kind: type[BaseModel], error: ValidationError) -> str:
-    first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        return f"{key}: unknown key; known at the top are {', '.join(kind.model_fields)}"
-    if first["type"] == "missing":
-        return f"{key}: not given, and it has no default"
-    said = first["msg"].removeprefix("Value error, ")
-    return f"{key} = {first['input']!r}: {said}" if key else said
+def _mistake(kind: type[BaseModel], error: ValidationError) -> str:
+    first = first_problem(error)
+    if first.kind == "extra_forbidden":
+        return f"{first.key}: unknown key; known at the top are {', '.join(kind.model_fields)}"
+    if first.kind == "missing":
+        return f"{first.key}: not given, and it has no default"
+    return first.line()

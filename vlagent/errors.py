@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
 
 class VlagentError(Exception):
     """Base of the errors that a caller may want to catch."""
@@ -52,3 +58,31 @@ class PermanentError(ServiceError):
 
 class ContentFilterError(PermanentError):
     """The provider's content filter refused the prompt or the answer."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with data of a declared shape."""
+
+    key: str
+    """Path to the value; empty where it is the data as a whole."""
+    given: Any
+    said: str
+    kind: str
+    """Pydantic's name for it, such as `missing`."""
+
+    @property
+    def option(self) -> str:
+        """The value as the command line names it."""
+        return "--" + self.key.partition(".")[0].replace("_", "-")
+
+    def line(self, whole: str = "") -> str:
+        """Key, value and mistake; `whole` names the data where it is wrong as a whole."""
+        return f"{self.key} = {self.given!r}: {self.said}" if self.key else f"{whole}: {self.said}".removeprefix(": ")
+
+
+def first_problem(error: ValidationError) -> Problem:
+    """The first of the mistakes that were found."""
+    first = error.errors()[0]
+    key = ".".join(map(str, first["loc"]))
+    return Problem(key, first["input"], first["msg"].removeprefix("Value error, "), first["type"])

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from vlagent.errors import PermanentError, UserError
+from vlagent.errors import PermanentError, UserError, first_problem
 
 R = TypeVar("R", bound=BaseModel)
 LOCK = ".lock"
@@ -186,9 +186,8 @@ def read_records(path: Path, kind: type[R]) -> Iterator[R]:
         try:
             yield kind.model_validate(value)
         except ValidationError as error:
-            first = error.errors()[0]
-            key = ".".join(map(str, first["loc"]))
-            raise UserError(f"{path}: line {number} is no {kind.__name__}: {key}: {first['msg']}") from None
+            first = first_problem(error)
+            raise UserError(f"{path}: line {number} is no {kind.__name__}: {first.key}: {first.said}") from None
 
 
 def sha256_of(path: Path) -> str:

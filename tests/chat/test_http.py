@@ -394,9 +394,9 @@ def test_a_base_url_that_is_none_is_refused(base_url: str) -> None:
 
 
 def test_a_wrong_option_is_named() -> None:
-    with pytest.raises(UserError, match=r"model option attempts: .*greater than"):
+    with pytest.raises(UserError, match=r"model option attempts = 0: .*greater than"):
         open_chat("m", "http://x/v1", attempts=0)
-    with pytest.raises(UserError, match=r"model option colour: .*known are .*base_url"):
+    with pytest.raises(UserError, match=r"model option colour = .*known are .*base_url"):
         open_chat("m", "http://x/v1", colour="red")
     with pytest.raises(UserError, match="a name is needed"):
         open_chat(" ")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal, Self
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from vlagent.chat.base import Sampling
+from vlagent.config import make_config
 from vlagent.errors import UserError
 from vlagent.render.dialects import DIALECTS
 from vlagent.render.prompts import Prompts
@@ -90,9 +91,4 @@ def preset(name: str, **changes: Any) -> AgentConfig:
     """A published setting with some values changed; a mistake is a `UserError` that names the key."""
     if name not in PRESETS:
         raise UserError(f"preset {name!r}: there are {', '.join(PRESETS)}")
-    try:
-        return AgentConfig.model_validate(PRESETS[name] | changes)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"]) or "configuration"
-        raise UserError(f"{key} = {first['input']!r}: {first['msg']}") from None
+    return make_config(AgentConfig, PRESETS[name] | changes)

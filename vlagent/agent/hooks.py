@@ -8,7 +8,7 @@ from typing import Protocol
 
 from pydantic import ValidationError
 
-from vlagent.errors import UserError
+from vlagent.errors import UserError, first_problem
 from vlagent.tools.base import Arguments, Tool
 from vlagent.types import Call, Sample
 
@@ -58,6 +58,4 @@ def check_edit(edit: Edit, tools: Mapping[str, Tool]) -> Arguments:
     try:
         return tools[edit.call.name].arguments.model_validate(edit.call.arguments)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise UserError(f"edited call: {edit.call.name} {key} = {first['input']!r}: {first['msg']}") from None
+        raise UserError(f"edited call: {edit.call.name} {first_problem(error).line()}") from None

@@ -18,7 +18,7 @@ from pydantic import Field, ValidationError
 
 from vlagent.bench.metrics import bootstrap_interval, mcnemar_exact
 from vlagent.bench.student import PairedT, Spread, holm, paired_t, spread
-from vlagent.errors import UserError
+from vlagent.errors import UserError, first_problem
 from vlagent.files import read_json
 from vlagent.types import Record
 
@@ -141,7 +141,7 @@ def read_results(folder: Path) -> list[RunResult]:
         try:
             found.append(RunResult.model_validate(read_json(path)))
         except ValidationError as error:
-            raise UserError(f"{path}: not the result of a run ({error.errors()[0]['msg']}); remove it") from None
+            raise UserError(f"{path}: not the result of a run ({first_problem(error).said}); remove it") from None
     if len({result.questions for result in found}) > 1:
         raise UserError(f"{folder}: its runs answered different questions; remove the results of one kind")
     return found

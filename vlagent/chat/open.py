@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from vlagent.chat.base import ChatModel
-from vlagent.errors import UserError
+from vlagent.errors import UserError, first_problem
 
 SCRIPT = "scripted:"
 
@@ -28,11 +28,8 @@ def open_chat(model: str, base_url: str | None = None, **options: Any) -> ChatMo
     try:
         return HttpChat(model, HttpOptions.model_validate(given))
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise UserError(
-            f"model option {key}: {first['msg']}; known are {', '.join(HttpOptions.model_fields)}"
-        ) from None
+        known = ", ".join(HttpOptions.model_fields)
+        raise UserError(f"model option {first_problem(error).line()}; known are {known}") from None
 
 
 def _scripted(path: Path) -> ChatModel:

@@ -6,13 +6,12 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from vlagent.agent.config import PRESETS
 from vlagent.bench.config import EvalConfig
 from vlagent.bench.suites import SUITES
 from vlagent.cli import judges, taping
 from vlagent.cli.models import WORKFLOW_HELP, WORKFLOWS
+from vlagent.config import make_config
 from vlagent.errors import UserError
 from vlagent.render.dialects import DIALECTS
 from vlagent.render.prompts import load_prompts
@@ -143,12 +142,7 @@ def _tool_limit(text: str) -> tuple[str, int]:
 
 def checked(table: dict[str, Any]) -> EvalConfig:
     """The configuration; every mistake is one line that names the key."""
-    try:
-        config = EvalConfig.model_validate(table)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"]) or "configuration"
-        raise UserError(f"{key} = {first['input']!r}: {first['msg']}") from None
+    config = make_config(EvalConfig, table)
     if config.limits.budget_usd is not None and not any(config.prices.model_dump().values()):
         raise UserError("--budget: say what a million tokens cost with --price IN,OUT, and --judge-price")
     return config

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from vlagent.agent.config import AgentConfig
 from vlagent.chat.base import ChatModel
-from vlagent.errors import UserError
+from vlagent.errors import UserError, first_problem
 from vlagent.files import read_json
 
 CHECKPOINTS = Path(str(files("vlagent"))) / "checkpoints"
@@ -70,9 +70,8 @@ def settings_of(name: str | None, workflow: str = "agent") -> dict[str, Any]:
     try:
         AgentConfig.model_validate(table)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"]) or "all of it"
-        raise UserError(f"{path}: {key} = {first['input']!r}: {first['msg']}; mend it, or remove the file") from None
+        said = first_problem(error).line("all of it")
+        raise UserError(f"{path}: {said}; mend it, or remove the file") from None
     if workflow != "agent":
         table.pop("prompts", None)
     return table

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from vlagent.agent.config import AgentConfig
 from vlagent.cli.shares import shares
-from vlagent.errors import UserError
+from vlagent.errors import UserError, first_problem
 from vlagent.render.sizing import LIMITS
 
 
@@ -44,9 +44,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         config = DemoConfig.model_validate({**table, "agent": agent.model_dump()})
     except ValidationError as error:
-        first = error.errors()[0]
-        key, said = ".".join(str(part) for part in first["loc"]), first["msg"].removeprefix("Value error, ")
-        raise UserError(f"{key} = {first['input']!r}: {said}" if key else f"--imperfect: {said}") from None
+        raise UserError(first_problem(error).line("--imperfect")) from None
     samples = load_samples(f"{args.folder / 'manifest.json'}:toy_{args.split}", limit=args.limit)
     search = open_search(args.folder / args.split / "search", top_k=agent.top_k)
     tally = demonstrate(config, samples, search, args.target, _progress if sys.stderr.isatty() else None)

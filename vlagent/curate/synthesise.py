@@ -21,7 +21,7 @@ from vlagent.bench.runs import read_rows, read_samples
 from vlagent.curate.flaws_leak import leaks
 from vlagent.curate.synthesise_coach import Coached, Shot, hints
 from vlagent.curate.synthesise_experts import Experts
-from vlagent.errors import UserError
+from vlagent.errors import UserError, first_problem
 from vlagent.files import only_writer, read_json, read_records, write_json, write_records
 from vlagent.rewards.opinions import Marker
 from vlagent.types import EvalRow, Outcome, Record, Sample, Trajectory
@@ -147,9 +147,8 @@ def read_settings(run: Path) -> Settings:
     try:
         return Settings.model_validate(read_json(run / SETTINGS))
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UserError(f"{run / SETTINGS}: is no settings of a synthesis: {where}: {first['msg']}") from None
+        said = first_problem(error).line()
+        raise UserError(f"{run / SETTINGS}: is no settings of a synthesis: {said}") from None
 
 
 def rounds(config: EvalConfig, cast: Cast) -> list[Round]:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from vlagent.data import hr_mmsearch, mini_o3, pixel_reasoner, plain, sealed, verl_rows
 from vlagent.data.rows import Origin, Pictures, read_row, with_unique_ids
 from vlagent.data.tables import TABLES, iter_table
-from vlagent.errors import UserError
+from vlagent.errors import UserError, first_problem
 from vlagent.files import iter_jsonl, read_json
 from vlagent.randomness import rng_of
 from vlagent.types import Sample
@@ -92,9 +92,8 @@ def load_manifest(path: Path) -> Manifest:
         try:
             entries[name] = Entry.model_validate(value)
         except ValidationError as error:
-            first = error.errors()[0]
-            key = ".".join(str(part) for part in first["loc"]) or "entry"
-            raise UserError(f"{path}: {name}: {key}: {first['msg']}") from None
+            first = first_problem(error)
+            raise UserError(f"{path}: {name}: {first.key or 'entry'}: {first.said}") from None
     return Manifest(path, entries)
 
 

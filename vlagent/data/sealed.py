@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from vlagent.errors import UserError
+from vlagent.errors import UserError, first_problem
 from vlagent.files import read_json
 from vlagent.types import Record, Sample
 
@@ -53,7 +53,7 @@ def read_seal(rows: Path) -> Seal | None:
     try:
         return Seal.model_validate(read_json(path))
     except ValidationError as error:
-        raise UserError(f"{path}: not what guards a benchmark ({error.errors()[0]['msg']}); fetch it again") from None
+        raise UserError(f"{path}: not what guards a benchmark ({first_problem(error).said}); fetch it again") from None
 
 
 def opened(rows: Iterable[dict[str, Any]], path: Path) -> Iterator[dict[str, Any]]:

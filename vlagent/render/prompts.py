@@ -24,7 +24,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from vlagent.errors import UserError
+from vlagent.errors import UserError, first_problem
 from vlagent.types import Record
 
 
@@ -62,7 +62,10 @@ def load_prompts(path: Path) -> Prompts:
     try:
         prompts = Prompts.model_validate(table)
     except ValidationError as error:
-        raise UserError(f"{path}: {_first_problem(error)}") from None
+        first = first_problem(error)
+        unknown = f"unknown key; known are {', '.join(Prompts.model_fields)}"
+        said = unknown if first.kind == "extra_forbidden" else first.said
+        raise UserError(f"{path}: {first.key or 'the file'}: {said}") from None
     if prompts.question is not None and "{question}" not in prompts.question:
         raise UserError(f"{path}: question: the template lacks {{question}}")
     return prompts
@@ -71,11 +74,3 @@ def load_prompts(path: Path) -> Prompts:
 def fill(template: str, **values: str) -> str:
     """The template with each `{name}` replaced in one pass: other braces (JSON in a prompt) and the values stay."""
     return re.sub(r"\{(" + "|".join(values) + r")\}", lambda slot: values[slot[1]], template)
-
-
-def _first_problem(error: ValidationError) -> str:
-    first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"]) or "the file"
-    if first["type"] == "extra_forbidden":
-        return f"{key}: unknown key; known are {', '.join(Prompts.model_fields)}"
-    return f"{key}: {first['msg']}"

@@ -7,8 +7,6 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import ValidationError
-
 from vlagent.errors import UserError
 
 if TYPE_CHECKING:
@@ -101,6 +99,7 @@ def _judge_url(args: argparse.Namespace) -> str | None:
 
 def _agent(args: argparse.Namespace, what: What, search: SearchServices) -> AgentConfig:
     from vlagent.agent.config import AgentConfig
+    from vlagent.config import make_config
 
     found = {"text_search": search.text, "image_search": search.images}
     tools = ("image_crop", *(name for name, service in found.items() if service is not None))
@@ -110,11 +109,7 @@ def _agent(args: argparse.Namespace, what: What, search: SearchServices) -> Agen
         "sampling": {"temperature": args.temperature},
         "tools": tools,
     }
-    try:
-        return AgentConfig.model_validate(given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise UserError(f"{'.'.join(map(str, first['loc']))} = {first['input']!r}: {first['msg']}") from None
+    return make_config(AgentConfig, given)
 
 
 async def close(player: Player | None) -> None:

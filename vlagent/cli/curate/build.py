@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from vlagent.cli.curate.export import add_licences, licences
 from vlagent.cli.shares import shares
-from vlagent.errors import UserError
+from vlagent.errors import UserError, first_problem
 
 EPILOG = """examples:
   vlagent curate build data/raw/train.json:fvqa_train,deepeyes_4k,visual_probe --without runs/verified --out data/rl
@@ -80,10 +80,9 @@ def run(args: argparse.Namespace) -> int:
     try:
         options = BuildOptions.model_validate(table)
     except ValidationError as error:
-        first = error.errors()[0]
-        option = "--" + str(first["loc"][0]).replace("_", "-") if first["loc"] else "curate build"
-        given = f" {first['input']}" if first["loc"] else ""
-        raise UserError(f"{option}{given}: {first['msg'].removeprefix('Value error, ')}") from None
+        first = first_problem(error)
+        named = f"{first.option} {first.given}" if first.key else "curate build"
+        raise UserError(f"{named}: {first.said}") from None
     rates = pass_rates(args.pass_rates) if args.pass_rates else None
     if args.dry_run:
         built = choose(options, rates)

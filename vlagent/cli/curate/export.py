@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from vlagent.errors import UserError
+from vlagent.errors import UserError, first_problem
 
 FORMS = ("rows", "trl", "sharegpt", "datasets")
 EPILOG = """examples:
@@ -77,9 +77,8 @@ def run(args: argparse.Namespace) -> int:
             licences=licences(args.licence),
         )
     except ValidationError as error:
-        first = error.errors()[0]
-        option = "--" + str(first["loc"][0]).replace("_", "-")
-        raise UserError(f"{option} {first['input']}: {first['msg']}") from None
+        first = first_problem(error)
+        raise UserError(f"{first.option} {first.given}: {first.said}") from None
     card = export(args.runs, args.out, options, pass_rates(args.pass_rates) if args.pass_rates else None)
     print(f"{args.out}: {card.items} episodes of {card.questions} questions ({', '.join(forms)})")
     for reason, count in card.left_out.items():

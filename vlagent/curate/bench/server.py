@@ -22,7 +22,7 @@ from vlagent import images
 from vlagent.curate.bench import book
 from vlagent.curate.bench.folder import Bench, checked_name, open_bench
 from vlagent.curate.bench.records import Item, Picture, Review, Verdict
-from vlagent.errors import ServiceError, UserError
+from vlagent.errors import ServiceError, UserError, first_problem
 from vlagent.files import only_writer
 from vlagent.images.stored import stored_jpeg
 from vlagent.types import ImageRef
@@ -189,8 +189,8 @@ def _guarded(port: int) -> Callable[[Request, Next], Awaitable[Response]]:
 
 async def _refused(_: Request, error: Exception) -> Response:
     status = 409 if isinstance(error, book.Stale) else 503 if isinstance(error, ServiceError) else 422
-    said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
-    return JSONResponse({"error": said.removeprefix("Value error, ")}, status)
+    said = first_problem(error).said if isinstance(error, ValidationError) else str(error)
+    return JSONResponse({"error": said}, status)
 
 
 def _asset(name: str, kind: str) -> Response:

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 from fastapi import Request, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from vlagent.errors import RateLimitedError, ServiceError, TransientError, UserError
+from vlagent.errors import RateLimitedError, ServiceError, TransientError, UserError, first_problem
 from vlagent.search.base import Summary
 from vlagent.search.server.gate import Busy
 
@@ -102,9 +102,8 @@ async def read_body(request: Request, kind: type[B], limit: int) -> B:
     try:
         return kind.model_validate_json(bytes(raw))
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place, said = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
-        raise Refused(422, f"{place}: {said}" if place else said) from None
+        first = first_problem(error)
+        raise Refused(422, f"{first.key}: {first.said}" if first.key else first.said) from None
 
 
 def answer(summary: Summary, *, as_json: bool) -> Response:
