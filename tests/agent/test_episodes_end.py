@@ -73,7 +73,7 @@ async def test_every_kind_of_malformed_turn_ends_with_a_name_in_every_dialect(di
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(turns=st.lists(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), min_size=1, max_size=4))
 async def test_no_text_of_a_model_breaks_the_loop(photo, dialect, turns):
     model = Policy(lines(*[ChatReply(text, finish_reason="stop") for text in turns]))
@@ -84,7 +84,7 @@ async def test_no_text_of_a_model_breaks_the_loop(photo, dialect, turns):
     assert trajectory.model_dump_json()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     names=st.lists(st.sampled_from(["text_search", "image_crop", "fly", ""]), min_size=1, max_size=3),
     arguments=st.lists(st.sampled_from(PIECES), max_size=6).map("".join),

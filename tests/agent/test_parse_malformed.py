@@ -72,7 +72,7 @@ PIECES = st.sampled_from(
 TEXTS = st.lists(PIECES | st.text(max_size=12), max_size=40).map("".join)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(text=TEXTS, inside=st.booleans(), name=st.sampled_from(list(DIALECTS)), pictures=st.integers(0, 2))
 def test_no_text_raises_and_each_becomes_exactly_one_action(text: str, inside: bool, name: str, pictures: int) -> None:
     dialect = DIALECTS[name]

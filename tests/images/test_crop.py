@@ -32,7 +32,7 @@ def picture(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @given(shares=shares)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_nested_crops_are_the_same_as_slices_of_the_whole(
     shares: list[tuple[float, float, float, float]], picture: tuple[Path, np.ndarray]
 ) -> None:

@@ -21,7 +21,7 @@ PIECES = (*PROTOCOL_PIECES, "1950", "195", "Belmont", " was founded in ")
 TOKENIZER = make_tokenizer(PIECES)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.one_of(st.text(max_size=8), st.sampled_from((*PIECES, *SPECIALS, "é", "漢字", "\x00"))), max_size=8))
 def test_any_text_comes_back_as_it_was(fragments: list[str]) -> None:
     text = "".join(fragments).encode("utf-8", "ignore").decode()
