@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from tests.agent.parts import answer
 from tests.train.rl.plays import CROP, LOOK_UP, Marker, Shelf, play
 from vlagent.errors import UserError
+from vlagent.files import read_json, write_json
 from vlagent.rewards.judge import Judge
 from vlagent.train.rl.recorded import read_groups, recorded_steps, step_folder, write_groups
 from vlagent.types import Group, Tokens
@@ -129,3 +131,50 @@ def test_a_record_reads_like_a_run_of_episodes(tmp_path: Path, groups: list[Grou
     place = write_groups(tmp_path, 0, groups)
     assert [sample.id for sample in read_samples(place)] == ["s0", "s1"]
     assert len(list(read_trajectories(place))) == 6
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("content", [None, b"", b"\x00\xff", b"[1]\n", b"{}\n"], ids=repr)
+def test_every_file_of_a_record_that_is_damaged_is_named(
+    tmp_path: Path, groups: list[Group], name: str, content: bytes | None
+) -> None:
+    file = write_groups(tmp_path, 0, groups) / name
+    file.unlink() if content is None else file.write_bytes(content)
+    with pytest.raises(UserError, match="step-000000") as caught:
+        read_groups(tmp_path, 0)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"turns": None},
+        {"turns": np.array([[9, 0, 2]])},
+        {"turns": np.array([[0, 9, 2]])},
+        {"turns": np.array([1, 2, 3])},
+        {"ids": np.array([1])},
+        {"logprobs": np.zeros(1, np.float32)},
+    ],
+    ids=repr,
+)
+def test_tokens_of_other_episodes_are_refused(tmp_path: Path, groups: list[Group], change: dict[str, Any]) -> None:
+    file = write_groups(tmp_path, 0, groups) / "tokens.safetensors"
+    tensors = load_file(file) | change
+    save_file({name: value for name, value in tensors.items() if value is not None}, file)
+    with pytest.raises(UserError, match=r"not the tokens of these episodes; remove"):
+        read_groups(tmp_path, 0)
+
+
+@pytest.mark.parametrize("change", [{"step": 1}, {"sizes": [2, 4]}, {"sizes": [-1, 7]}], ids=repr)
+def test_an_index_of_other_groups_is_refused(tmp_path: Path, groups: list[Group], change: dict[str, Any]) -> None:
+    file = write_groups(tmp_path, 0, groups) / "groups.json"
+    write_json(file, read_json(file) | change)
+    with pytest.raises(UserError, match=r"step-000000.* remove"):
+        read_groups(tmp_path, 0)
+
+
+def test_a_folder_of_another_name_is_no_step(tmp_path: Path, groups: list[Group]) -> None:
+    write_groups(tmp_path, 2, groups)
+    for name in ("step-000003 (copy)", "step-x", "step-000002.bak"):
+        (tmp_path / name).mkdir()
+    assert recorded_steps(tmp_path) == [2]

@@ -14,12 +14,14 @@ turn without log-probabilities. The folder appears as a whole or not at all, whe
 from __future__ import annotations
 
 import os
+import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import NonNegativeInt, ValidationError
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
@@ -28,13 +30,15 @@ from vlagent.files import read_json, read_records, write_atomic, write_json, wri
 from vlagent.train.rl.rewards import trained_reward
 from vlagent.types import EvalRow, Group, Record, Sample, Tokens, Trajectory
 
+_NAME = re.compile(r"step-(\d{6,})")
+
 
 class GroupsIndex(Record):
     """What a step's folder holds."""
 
     version: int = 1
     step: int
-    sizes: tuple[int, ...]
+    sizes: tuple[NonNegativeInt, ...]
     """Episodes of each group."""
 
 
@@ -45,7 +49,8 @@ def step_folder(folder: Path, step: int) -> Path:
 
 def recorded_steps(folder: Path) -> list[int]:
     """The steps that a folder holds, in order."""
-    return sorted(int(path.name.removeprefix("step-")) for path in folder.glob("step-*") if path.is_dir())
+    found = [_NAME.fullmatch(path.name) for path in folder.glob("step-*") if path.is_dir()]
+    return sorted(int(name[1]) for name in found if name)
 
 
 def write_groups(folder: Path, step: int, groups: Sequence[Group]) -> Path:
@@ -66,7 +71,7 @@ def write_groups(folder: Path, step: int, groups: Sequence[Group]) -> Path:
 def read_groups(folder: Path, step: int) -> list[Group]:
     """The groups of a step as they were written. `UserError` where there are none, or they are damaged."""
     place = step_folder(folder, step)
-    index = GroupsIndex.model_validate(read_json(place / "groups.json"))
+    index = _index(place, step)
     samples = list(read_records(place / "samples.jsonl", Sample))
     rows = list(read_records(place / "rows.jsonl", EvalRow))
     played = list(read_records(place / "trajectories.jsonl", Trajectory))
@@ -78,9 +83,23 @@ def read_groups(folder: Path, step: int) -> list[Group]:
     groups, first = [], 0
     for sample, size in zip(samples, index.sizes, strict=True):
         mine = slice(first, first + size)
+        named = {trajectory.sample_id for trajectory in played[mine]} | {row.sample_id for row in rows[mine]}
+        if named - {sample.id}:
+            raise UserError(f"{place}: question {sample.id!r} has episodes of another one; remove it")
         groups.append(Group(sample, played[mine], [trained_reward(row) for row in rows[mine]], rows[mine]))
         first += size
     return groups
+
+
+def _index(place: Path, step: int) -> GroupsIndex:
+    try:
+        index = GroupsIndex.model_validate(read_json(place / "groups.json"))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UserError(f"{place / 'groups.json'}: no index of a step ({first['msg']}); remove {place}") from None
+    if index.step != step:
+        raise UserError(f"{place}: holds the episodes of step {index.step}; remove it")
+    return index
 
 
 def _put_in_place(new: Path, target: Path) -> None:
@@ -122,6 +141,8 @@ def _with_tokens(played: list[Trajectory], path: Path) -> list[Trajectory]:
     except (OSError, SafetensorError) as error:
         raise UserError(f"{path}: not the tokens of a step ({error}); remove {path.parent}") from None
     turns = [list(trajectory.turns) for trajectory in played]
+    if not _fit(tensors, [len(mine) for mine in turns]):
+        raise UserError(f"{path}: not the tokens of these episodes; remove {path.parent}")
     at = 0
     for episode, number, length in tensors["turns"].tolist():
         mine = slice(at, at + abs(length))
@@ -131,3 +152,13 @@ def _with_tokens(played: list[Trajectory], path: Path) -> list[Trajectory]:
     return [
         trajectory.model_copy(update={"turns": tuple(mine)}) for trajectory, mine in zip(played, turns, strict=True)
     ]
+
+
+def _fit(tensors: Mapping[str, np.ndarray[Any, Any]], turns: Sequence[int]) -> bool:
+    """Whether the tensors are whole and speak of no other turns than there are, `turns` of each episode."""
+    shapes = {name: tensors[name].shape for name in ("ids", "logprobs", "turns") if name in tensors}
+    if len(shapes) < 3 or len(shapes["ids"]) != 1 or shapes["logprobs"] != shapes["ids"] or shapes["turns"][1:] != (3,):
+        return False
+    told = tensors["turns"].tolist()
+    there = all(0 <= episode < len(turns) and 0 <= number < turns[episode] for episode, number, _ in told)
+    return there and sum(abs(length) for *_, length in told) == shapes["ids"][0]
