@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from pickle import UnpicklingError
 from struct import error as StructError
@@ -19,7 +20,7 @@ from typing import Any, TypeVar
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import nn
+from torch import Tensor, nn
 
 from vlagent.errors import UserError
 from vlagent.files import read_json, write_json
@@ -79,11 +80,24 @@ def read_checkpoint(folder: Path, model: nn.Module, optimizer: Any, kind: type[P
         raise UserError(f"{folder}: damaged ({reason}); remove it, and the run goes on from the one before") from None
     if saved.keys() != mine.keys():
         raise UserError(f"{folder}: holds {len(saved)} trained weights, this run trains {len(mine)}: another model")
+    put_weights(saved, mine, folder)
+    try:
+        optimizer.load_state_dict(moments)
+        return kind.model_validate(read_json(folder / "state.json"))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:  # pydantic's is a ValueError
+        reason = str(error).split("\n")[0][:120]
+        raise UserError(f"{folder}: damaged ({reason}); remove it, and the run goes on from the one before") from None
+
+
+def put_weights(saved: Mapping[str, Tensor], mine: Mapping[str, Tensor], folder: Path) -> None:
+    """Copy weights by name. Raises `UserError` where they are of another model."""
+    for name, weight in mine.items():
+        found = tuple(saved[name].shape) if name in saved else "missing"
+        if found != tuple(weight.shape):
+            raise UserError(f"{folder}: {name} is {found}, this run trains {tuple(weight.shape)}: another model")
     with torch.no_grad():
         for name, weight in mine.items():
             weight.copy_(saved[name])
-    optimizer.load_state_dict(moments)
-    return kind.model_validate(read_json(folder / "state.json"))
 
 
 def last_position(run: Path, model: nn.Module, optimizer: Any, fresh: P, trained_on: str) -> P | None:

@@ -10,20 +10,23 @@ run finds those that it knew of.
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
-import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
+from vlagent.errors import UserError
 from vlagent.files import read_json
-from vlagent.train.checkpoint import Position, checkpoints, save_weights
+from vlagent.train.checkpoint import Position, checkpoints, put_weights, save_weights
 from vlagent.train.parts import trainable
 from vlagent.train.rl.recorded import recorded_steps, step_folder
 from vlagent.train.whole import whole_folder
 
 ROLLOUTS = "rollouts"
+_BEST = re.compile(r"best-(\d+)")
 DROPPED = "rollouts_dropped"
 """Groups that dynamic sampling replaced: they are measured, not trained on."""
 
@@ -46,18 +49,23 @@ def write_best(run: Path, model: nn.Module, step: int) -> None:
 
 
 def read_best(run: Path, model: nn.Module, step: int) -> None:
-    """Put the best weights into the model."""
-    saved = load_file(_best_folder(run, step) / "trained.safetensors")
-    with torch.no_grad():
-        for name, weight in trainable(model).items():
-            weight.copy_(saved[name])
+    """Put the best weights into the model. Raises `UserError` where they are damaged or gone."""
+    folder = _best_folder(run, step)
+    try:
+        saved = load_file(folder / "trained.safetensors")
+    except (OSError, SafetensorError) as error:
+        raise UserError(
+            f"{folder}: the best weights cannot be read ({error}); the last ones are in {run}/last"
+        ) from None
+    put_weights(saved, trainable(model), folder)
 
 
 def drop_old_best(run: Path) -> None:
     """Remove best weights that no checkpoint speaks of any more."""
     wanted = {read_json(folder / "state.json").get("best_step") for folder in checkpoints(run)}
     for folder in (run / "checkpoints").glob("best-*"):
-        if int(folder.name.removeprefix("best-")) not in wanted:
+        name = _BEST.fullmatch(folder.name)
+        if name and int(name[1]) not in wanted:
             shutil.rmtree(folder)
 
 
