@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,19 @@ from tests.train.rl.plays import CROP, INVALID, LOOK_UP, TWIN, Marker, always, p
 from vlagent.config import make_config
 from vlagent.errors import UserError
 from vlagent.rewards.judge import Judge
+from vlagent.rewards.rubric import Scored
+from vlagent.train.rl import rewards
 from vlagent.train.rl.rewards import (
     JudgeConfig,
     RewardConfig,
     check_samples,
+    is_fault,
     open_judge,
     query_quality,
     repeated_queries,
     score,
 )
-from vlagent.types import Reward, Sample, Trajectory
+from vlagent.types import Fault, Outcome, Reward, Sample, StopReason, Trajectory
 
 RIGHT, WRONG = answer("a0"), answer("no")
 
@@ -153,3 +157,28 @@ def test_a_judge_serves_one_event_loop_after_another() -> None:
         return [v.right for v in await asyncio.gather(*(judge.verdict(sample, "bee") for _ in range(3)))]
 
     assert [asyncio.run(several()) for _ in range(2)] == [[None] * 3] * 2
+
+
+def test_what_a_failed_search_says_is_no_result(tmp_path: Path, processor: Any) -> None:
+    sample, played = episode(tmp_path, processor, LOOK_UP, RIGHT)
+    found = sample.model_copy(update={"answers": ("in 2015",)})
+    first = played.turns[0]
+    assert first.observation is not None
+    failed = first.model_copy(update={"observation": first.observation.model_copy(update={"fault": Fault.WORLD})})
+    assert query_quality(found, played) == 1.0
+    assert query_quality(found, played.model_copy(update={"turns": (failed, *played.turns[1:])})) == 0.0
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_part_that_cannot_be_computed_is_no_0(
+    tmp_path: Path, processor: Any, monkeypatch: pytest.MonkeyPatch, value: float
+) -> None:
+    monkeypatch.setattr(rewards, "plugin", lambda name: lambda sample, trajectory: value)
+    with pytest.raises(UserError, match=rf"rewards\.plugins\.brief gave {value}"):
+        worth(episode(tmp_path, processor, RIGHT), plugins={"brief": 1.0})
+
+
+def test_a_budget_that_is_used_up_is_no_fault_of_a_service() -> None:
+    scored = Scored(outcome=Outcome.FAILED, why="")
+    assert not is_fault(scored, StopReason.BUDGET_LIMIT)
+    assert is_fault(scored, StopReason.MODEL_FAILURE)

@@ -6,6 +6,7 @@ A service's failure never becomes a 0: such an episode has no reward and is coun
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from functools import cache
@@ -133,8 +134,15 @@ def _further(sample: Sample, trajectory: Trajectory, ok: float, config: RewardCo
     if config.query_quality:
         found["query_quality"] = (config.query_quality, query_quality(sample, trajectory))
     for name, weight in config.plugins.items():
-        found[name] = (weight, plugin(name)(sample, trajectory))
+        found[name] = (weight, _finite(name, plugin(name)(sample, trajectory)))
     return found
+
+
+def _finite(name: str, value: float) -> float:
+    """What cannot be computed is no 0."""
+    if not math.isfinite(value):
+        raise UserError(f"rewards.plugins.{name} gave {value}: a number from 0 to 1 is expected; correct the plugin")
+    return value
 
 
 PARTS = ("tool_cost", "turns", "repeated_queries", "query_quality")
