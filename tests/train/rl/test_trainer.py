@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,12 +13,14 @@ from vlagent.files import iter_jsonl
 from vlagent.model.load import load_policy
 from vlagent.model.logprobs import token_logprobs
 from vlagent.report.training import COMPARED
+from vlagent.train.checkpoint import checkpoints
 from vlagent.train.parts import part_of
 from vlagent.train.rl.groups import group_rows
 from vlagent.train.rl.metrics import SUMMED
 from vlagent.train.rl.minibatch import check_pictures, make_minibatches, make_pass, work_of
 from vlagent.train.rl.recorded import read_groups
-from vlagent.train.rl.run import train_rl
+from vlagent.train.rl.run import RlRun, train_rl
+from vlagent.train.rl.trainer import Plan, PolicyTrainer
 
 
 def _changed(before: Path, after: Path) -> set[str]:
@@ -188,3 +191,37 @@ def test_playing_and_training_can_be_taken_apart(world: Path, whole: Path, tmp_p
     assert weights(tmp_path / "again" / "model") == weights(whole / "model")
     with pytest.raises(UserError, match="no record of step 3"):
         train_rl(config(world, tmp_path / "more", f"debug.replay={whole / 'rollouts'}", "steps=4"))
+
+
+def test_a_step_whose_gradient_is_no_number_ends_the_run_and_leaves_no_checkpoint(
+    world: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loss itself is finite; the weights are worth nothing after such a step."""
+    compute, run = PolicyTrainer._compute_loss, tmp_path / "run"
+
+    def torn(self: Any, model: Any, inputs: Any) -> Any:
+        found = compute(self, model, inputs)
+        return found + (found - found.detach()).abs().sqrt()
+
+    monkeypatch.setattr(PolicyTrainer, "_compute_loss", torn)
+    replay = graded(whole / "rollouts", tmp_path / "graded")
+    with pytest.raises(UserError, match=r"step 1: grad_norm is nan; start with a lower optim\.lr"):
+        train_rl(config(world, run, f"debug.replay={replay}", "save.every=1"))
+    assert checkpoints(run) == []
+
+
+def test_a_resumed_run_has_the_learning_rate_of_its_step(tmp_path: Path) -> None:
+    def rates(first: int) -> list[float]:
+        run = RlRun.__new__(RlRun)
+        run.config = config(tmp_path, tmp_path, "steps=4", "optim.schedule=linear", "optim.warmup=0.25")
+        run.optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))])
+        plan, found = Plan(first, 4, 2), []
+        schedule = run._schedule(plan)
+        for _ in range(plan.updates):
+            found.append(schedule.get_last_lr()[0])
+            run.optimizer.step()
+            schedule.step()
+        return found
+
+    assert len(set(rates(0))) > 4
+    assert rates(2) == rates(0)[4:]

@@ -253,10 +253,12 @@ class RlRun:
         taken = [one for one in self._taken if not one.skipped]
         if not taken or self.config.debug.rollout_only:
             return {}
-        loss = sum(one.loss for one in taken) / len(taken)
-        if not math.isfinite(loss):
-            raise UserError(f"step {self.position.step}: the loss is {loss}; lower optim.lr, or look at the episodes")
-        return {"loss": loss, "grad_norm": sum(one.grad_norm for one in taken) / len(taken), "lr": taken[-1].lr}
+        found = {name: sum(getattr(one, name) for one in taken) / len(taken) for name in ("loss", "grad_norm")}
+        for name, value in found.items():  # weights after such a step are worth no checkpoint
+            if not math.isfinite(value):
+                where = f"step {self.position.step}: {name} is {value}"
+                raise UserError(f"{where}; start with a lower optim.lr, or look at the episodes")
+        return {**found, "lr": taken[-1].lr}
 
     def _is_due(self) -> bool:
         """Whether this is a moment to validate."""
