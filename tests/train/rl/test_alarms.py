@@ -89,3 +89,8 @@ OPTIONS: list[tuple[dict[str, float], list[dict[str, float]]]] = [
 def test_every_option_changes_when_an_alarm_is_raised(option: dict[str, float], series: list[dict[str, float]]) -> None:
     assert names(series) == []
     assert len(names(series, CONFIG.model_copy(update=option))) == 1
+
+
+def test_a_share_of_faults_is_reached_when_it_is_equal() -> None:
+    assert names(steps({"world_faults/judge": 0.5})) == ["dead_services"]
+    assert names(steps({"world_faults/judge": 0.49})) == []

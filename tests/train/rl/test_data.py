@@ -190,3 +190,20 @@ def test_the_rounds_of_refilling_draw_other_questions_and_other_seeds(world: Pat
     again = Course()
     asyncio.run(collect_step(questions, 2, 9, 5, again.collect))
     assert again.played == course.played
+
+
+def test_the_lowest_rate_of_a_band_is_in_it_and_what_was_never_measured_is_not(world: Path) -> None:
+    measured = [{"sample_id": "a-00", "pass_rate": 0.0}, {"sample_id": "a-01", "pass_rate": 0.25}]
+    append_jsonl(world / "two.jsonl", *measured)
+    for low, asked in ((0.0, ["a-00", "a-01"]), (0.25, ["a-01"])):
+        band = {"pass_rates": str(world / "two.jsonl"), "low": low}
+        assert [s.id for s in data(world, {"data": "a.jsonl"}, curriculum=band).samples] == asked
+
+
+def test_free_draws_differ_by_step_and_keep_the_weights(world: Path) -> None:
+    sources: list[dict[str, Any]] = [{"data": "a.jsonl", "weight": 9.0}, {"data": "b.jsonl", "weight": 1.0}]
+    questions = data(world, *sources)
+    refills = [[s.id for s in questions.draw(step, 8, refill=1)] for step in range(40)]
+    assert len({tuple(each) for each in refills}) == 40
+    share = sum(name.startswith("a") for each in refills for name in each) / 320
+    assert 0.84 < share < 0.96

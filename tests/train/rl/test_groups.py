@@ -11,7 +11,7 @@ from tests.train.rl.plays import AGENT, CROP, END, INVALID, LOOK_UP, TWIN, alway
 from vlagent.errors import UserError
 from vlagent.train.rl.groups import TrainingSet, group_rows
 from vlagent.train.rl.masking import MaskingConfig, fatal_from
-from vlagent.types import Group, StopReason, Tokens, Trajectory
+from vlagent.types import Call, Fault, Group, Observation, StopReason, Tokens, Trajectory, Turn
 
 
 def rows_of(groups: list[Group], processor: Any, **masking: Any) -> TrainingSet:
@@ -180,3 +180,25 @@ def test_special_tokens_in_what_a_tool_found_stay_text(tmp_path: Path, processor
         starts = processor.vocabulary.ids["<|im_start|>"]
         assert (row.ids == starts).sum() == 5
         assert (row.ids == processor.vocabulary.ids["<|image_pad|>"]).sum() == processor.visual_tokens(row.views[0])
+
+
+def test_a_failure_of_the_world_is_no_fatal_step() -> None:
+    call = Call(name="text_search", arguments={"query": "x"})
+    world, model = (
+        Turn(text="x", call=call, observation=Observation(text="", fault=fault)) for fault in (Fault.WORLD, Fault.MODEL)
+    )
+    invalid = Turn(text="x", error="broken")
+    played = Trajectory(sample_id="s", turns=(world, model, invalid), stop=StopReason.INVALID_ACTIONS)
+    assert fatal_from(played) == 1
+
+
+def test_a_part_that_only_some_episodes_have_is_0_in_the_others(tmp_path: Path, processor: Any) -> None:
+    groups = play(tmp_path, processor, always(END), samples=2, count=1)
+    row = groups[0].rows[1]
+    assert row.reward is not None
+    more = row.reward.model_copy(
+        update={"parts": row.reward.parts | {"extra": 1.0}, "weights": row.reward.weights | {"extra": 1.0}}
+    )
+    groups[0].rows[1] = row.model_copy(update={"reward": more})
+    made = group_rows(groups, processor.renderer, MaskingConfig(), AGENT)
+    assert made.rewards.parts["extra"].tolist() == [0.0, 1.0]

@@ -171,3 +171,8 @@ def test_a_step_has_all_parts_and_every_value_is_a_finite_float() -> None:
     values = step_metrics(groups, {"world fault": 1}, [Update(Normal(1.0, 1.1), {"kl": 0.1}, 2)], Costs(), {"lr": 1e-5})
     assert {"reward/mean", "left_out/world fault", "bn/p", "kl", "lr", "memory/peak_mb"} <= values.keys()
     assert all(isinstance(value, float) and math.isfinite(value) for value in values.values())
+
+
+def test_an_answer_is_no_call_beyond_the_fewest() -> None:
+    turns = [turn(search("a")), turn(answer="b")]
+    assert episode_metrics([group("fact", [(episode(*turns), scored(1))], min_calls=1)])["calls/redundant"] == 0.0

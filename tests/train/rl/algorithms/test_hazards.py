@@ -88,3 +88,21 @@ def test_a_minibatch_without_a_sequence_of_its_own_is_skipped(name: str) -> None
     found = advantage(name, rewards_of([[1, 0]]).only(np.array([False, False])))
     assert found.p == 0.0
     assert not found.values.any()
+
+
+def test_the_noise_of_large_rewards_is_noise_and_a_difference_is_one() -> None:
+    noise, difference = np.nextafter(3e8, 4e8), 3e8 + 1
+    assert (advantage("grpo", rewards_of([[3e8, noise, 3e8]])).values == 0.0).all()
+    assert advantage("grpo", rewards_of([[3e8, difference, 3e8]])).p == 1.0
+
+
+def test_the_share_that_teaches_is_of_the_groups_of_this_minibatch() -> None:
+    rewards = rewards_of([[1, 0], [1, 1], [1, 0], [1, 1]])
+    assert advantage("bn_gspo", rewards.only(rewards.group < 2)).p == 0.5
+    assert advantage("bn_gspo", rewards.only(rewards.group < 1)).p == 1.0
+
+
+def test_a_minibatch_of_equal_rewards_teaches_nothing_whatever_the_other_minibatches_hold() -> None:
+    rewards = rewards_of([[1, 1], [0, 1]])
+    found = advantage("reinforce_pp", rewards.only(rewards.group == 0))
+    assert (found.p, found.values.tolist()) == (0.0, [0.0] * 4)

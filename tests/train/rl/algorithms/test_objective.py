@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from vlagent.train.rl.algorithms.config import AlgorithmConfig  # noqa: E402
 from vlagent.train.rl.algorithms.objective import Scores, Totals, objective  # noqa: E402
-from vlagent.train.rl.algorithms.stats import summary  # noqa: E402
+from vlagent.train.rl.algorithms.stats import Stats, summary  # noqa: E402
 
 BOTH = [("token", "sequence_mean"), ("token", "token_mean"), ("sequence", "sequence_mean"), ("sequence", "token_mean")]
 MASK = torch.tensor([[0, 1, 1, 0, 1, 0], [0, 1, 0, 0, 0, 0], [0, 0, 1, 1, 1, 1]]).bool()
@@ -272,3 +273,16 @@ def test_every_setting_of_the_objective_changes_the_loss(setting: dict[str, Any]
     scores = full_scores(drawn(2) + clipped_up_and_down + drawn(6, 0.6) + 1.0)
     plain, changed = (objective(scores, ADVANTAGES, config(**v), totals(MASK)).loss.item() for v in ({}, setting))
     assert abs(plain - changed) > 1e-4
+
+
+def test_a_row_that_only_keeps_others_company_has_no_ratio() -> None:
+    mask = torch.tensor([[True], [False]])
+    for ratio in ("token", "sequence"):
+        found = objective(Scores(torch.zeros(2, 1), mask), torch.ones(2), config(ratio=ratio), Totals(1, 1))
+        assert len(found.stats.ratios) == 1
+        assert found.stats.shares["ratio/one"] == 1.0
+
+
+def test_quantiles_are_those_of_their_names() -> None:
+    values = summary([Stats({}, {}, np.arange(101, dtype=np.float32))])
+    assert [values[f"ratio/{name}"] for name in ("q01", "q50", "q99")] == [1.0, 50.0, 99.0]
