@@ -191,6 +191,25 @@ def test_results_that_answered_other_questions_are_the_users_error(tmp_path: Pat
         read_results(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "change", [{"outcomes": "1"}, {"outcomes": "", "kinds": []}, {"outcomes": "1x"}, {"kinds": ["read"] * 3}]
+)
+def test_a_result_without_one_mark_a_question_is_named(tmp_path: Path, change: dict[str, Any]) -> None:
+    whole = result("grpo", 1, "10").model_dump(mode="json")
+    write_json(tmp_path / "a.json", whole)
+    assert len(read_results(tmp_path)) == 1
+    write_json(tmp_path / "a.json", whole | change)
+    with pytest.raises(UserError, match=r"a\.json: not the result of a run .*outcomes"):
+        read_results(tmp_path)
+
+
+def test_a_run_that_two_files_hold_is_counted_by_neither(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_json(tmp_path / f"{name}.json", result("grpo", 1, "10"))
+    with pytest.raises(UserError, match="two files hold the run grpo-hybrid-full-s1"):
+        read_results(tmp_path)
+
+
 def test_nothing_finished_is_the_users_error() -> None:
     with pytest.raises(UserError, match="no run is finished"):
         analyse([])

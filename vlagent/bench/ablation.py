@@ -7,14 +7,15 @@ S = seeds, Q = questions.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from vlagent.bench.metrics import bootstrap_interval, mcnemar_exact
 from vlagent.bench.student import PairedT, Spread, holm, paired_t, spread
@@ -27,6 +28,8 @@ Cell = tuple[str, str, str]
 BEFORE = "before"
 """The arm of a cold start that was not trained further."""
 RIGHT, WRONG = "1", "0"
+MARKS = f"{RIGHT}{WRONG}-"
+"""What a question may have come to; `-` is neither."""
 
 
 class RunResult(Record):
@@ -68,6 +71,12 @@ class RunResult(Record):
     @property
     def cell(self) -> Cell:
         return self.arm, self.mix, self.start
+
+    @model_validator(mode="after")
+    def _has_one_mark_a_question(self) -> Self:
+        if not self.outcomes or len(self.outcomes) != len(self.kinds) or set(self.outcomes) - {*MARKS}:
+            raise ValueError(f"outcomes must be one of {MARKS} for each of its {len(self.kinds)} questions")
+        return self
 
 
 class CellSummary(Record):
@@ -144,6 +153,9 @@ def read_results(folder: Path) -> list[RunResult]:
             raise UserError(f"{path}: not the result of a run ({first_problem(error).said}); remove it") from None
     if len({result.questions for result in found}) > 1:
         raise UserError(f"{folder}: its runs answered different questions; remove the results of one kind")
+    names = Counter((result.cell, result.seed) for result in found)
+    if twice := [f"{'-'.join(cell)}-s{seed}" for (cell, seed), count in names.items() if count > 1]:
+        raise UserError(f"{folder}: two files hold the run {twice[0]}; remove one of them")
     return found
 
 
