@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from PIL import Image, ImageOps
 
 from tests.images.drawing import BLUE, RED, YELLOW, corners, far, grain, quarters
 from vlagent import images
+from vlagent.errors import UserError
 
 
 def tagged(orientation: int) -> Image.Exif:
@@ -45,6 +47,45 @@ def test_a_tiled_tiff_is_read_by_region_in_its_upright_form(orientation: int, tm
     ref = images.probe(tmp_path / "a.tif")
     assert far(images.load(ref), upright) == 0
     assert far(images.load(images.crop(ref, (3, 5, 71, 66))), upright[5:66, 3:71]) == 0
+
+
+def chunks(data: bytes) -> list[tuple[bytes, bytes]]:
+    """(kind, content) of each chunk of a PNG."""
+    found, at = [], 8
+    while at < len(data):
+        length = int.from_bytes(data[at : at + 4], "big")
+        found.append((data[at + 4 : at + 8], data[at + 8 : at + 8 + length]))
+        at += length + 12
+    return found
+
+
+def png(parts: list[tuple[bytes, bytes]]) -> bytes:
+    """A PNG of these chunks."""
+    made = b"\x89PNG\r\n\x1a\n"
+    for kind, content in parts:
+        made += len(content).to_bytes(4, "big") + kind + content + zlib.crc32(kind + content).to_bytes(4, "big")
+    return made
+
+
+@pytest.mark.parametrize("held", [None, 6])
+def test_the_header_of_a_png_is_read_without_its_pixels(held: int | None, tmp_path: Path) -> None:
+    Image.fromarray(grain(120, 80)).save(tmp_path / "a.png", exif=tagged(held) if held else b"")
+    parts = chunks((tmp_path / "a.png").read_bytes())
+    noise = [(kind, b"no pixels" if kind == b"IDAT" else content) for kind, content in parts]
+    (tmp_path / "b.png").write_bytes(png(noise))
+    whole = images.probe(tmp_path / "a.png")
+    header = images.probe(tmp_path / "b.png", decode=False)
+    assert (header.width, header.height) == (whole.width, whole.height)
+    with pytest.raises(UserError, match="not a picture that can be read"):
+        images.probe(tmp_path / "b.png")
+
+
+def test_a_png_may_say_behind_its_pixels_how_it_was_held(tmp_path: Path) -> None:
+    quarters().save(tmp_path / "a.png", exif=tagged(6))
+    parts = chunks((tmp_path / "a.png").read_bytes())
+    said = [part for part in parts if part[0] == b"eXIf"]
+    (tmp_path / "b.png").write_bytes(png([part for part in parts[:-1] if part not in said] + said + parts[-1:]))
+    assert corners(images.load(images.probe(tmp_path / "b.png", decode=False)))[:2] == [YELLOW, RED]
 
 
 def test_six_is_a_quarter_turn_to_the_right(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 import stat
 import struct
 import warnings
@@ -38,6 +39,9 @@ DAMAGED = (
 WHOLE_ONLY = ("PNG", "BMP", "WEBP")
 """Formats without a reduced decoding: their pixels do not depend on the size that was asked for first."""
 _DEFAULT_MAX_PIXELS = 2**28
+_PNG_MAGIC_BYTES = 8
+_PNG_WORDS = (b"eXIf", b"tEXt", b"zTXt", b"iTXt")
+"""Chunks that may say how a picture was held."""
 _TIFF_MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
 
@@ -95,7 +99,7 @@ class PillowSource:
         self._path = path
         self.size = self._picture.size
         _refuse_bomb(self.size)
-        self.orientation = _orientation_of(self._picture)
+        self.orientation = _orientation_of(self._picture, path)
 
     def __enter__(self) -> Self:
         return self
@@ -210,13 +214,30 @@ def _refuse_bomb(size: tuple[int, int]) -> None:
         )
 
 
-def _orientation_of(picture: Image.Image) -> int:
+def _orientation_of(picture: Image.Image, path: Path) -> int:
     if picture.format == "TIFF":
         return 1  # Pillow turns these by itself
+    header = picture.format == "PNG" and _says_all_before_its_pixels(path)
     try:
-        return orientation.valid(picture.getexif().get(0x0112))
+        # of a PNG without EXIF, Pillow decodes all pixels to look for one behind them
+        exif = Image.Image.getexif(picture) if header else picture.getexif()
+        return orientation.valid(exif.get(0x0112))
     except (SyntaxError, ValueError, KeyError, TypeError, struct.error):
         return 1  # broken EXIF says nothing
+
+
+def _says_all_before_its_pixels(path: Path) -> bool:
+    """Whether a PNG is whole and has no metadata behind its pixels."""
+    pixels = False
+    with path.open("rb", buffering=0) as file:
+        file.seek(_PNG_MAGIC_BYTES)
+        while len(head := file.read(8)) == 8:
+            length, kind = struct.unpack(">I4s", head)
+            if kind == b"IEND" or (pixels and kind in _PNG_WORDS):
+                return bool(kind == b"IEND")
+            pixels = pixels or kind == b"IDAT"
+            file.seek(length + 4, os.SEEK_CUR)
+    return False
 
 
 @functools.cache
