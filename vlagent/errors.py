@@ -77,8 +77,11 @@ class Problem:
         return "--" + self.key.partition(".")[0].replace("_", "-")
 
     def line(self, whole: str = "") -> str:
-        """Key, value and mistake; `whole` names the data where it is wrong as a whole."""
-        return f"{self.key} = {self.given!r}: {self.said}" if self.key else f"{whole}: {self.said}".removeprefix(": ")
+        """Key, value (no table or list of them) and mistake; `whole` names the data where it is wrong as a whole."""
+        if not self.key:
+            return f"{whole}: {self.said}".removeprefix(": ")
+        is_one = not isinstance(self.given, dict | list)
+        return f"{self.key} = {self.given!r}: {self.said}" if is_one else f"{self.key}: {self.said}"
 
 
 def first_problem(error: ValidationError) -> Problem:

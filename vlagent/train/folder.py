@@ -112,6 +112,12 @@ def last_values(run: Path, step: int | None = None) -> dict[str, Any]:
     return values
 
 
+def last_step(run: Path) -> int:
+    """The last step that has values; 0 where none has."""
+    path = run / METRICS
+    return max((int(line["step"]) for line in iter_jsonl(path, ours=True)), default=0) if path.exists() else 0
+
+
 def cut_metrics(run: Path, step: int, name: str = METRICS) -> None:
     """Forget what was measured after `step`: a resumed run measures it again."""
     if not (run / name).exists():

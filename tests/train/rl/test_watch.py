@@ -83,6 +83,20 @@ def test_tensorboard_is_told_the_same_values(tmp_path: Path) -> None:
     assert set(events.Tags()["scalars"]) == set(STEP)
 
 
+def test_tensorboard_shows_a_step_that_is_played_again_once(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    for steps in ((1, 2, 3), (2, 3)):
+        watch = Watch(tmp_path, WatchConfig(tensorboard=True))
+        for step in steps:
+            watch.log(step, {**STEP, "reward/mean": step / 4})
+        watch.close()
+        cut_metrics(tmp_path, 1)
+    events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert [event.step for event in events.Scalars("reward/mean")] == [1, 2, 3]
+
+
 def test_weights_and_biases_is_told_the_same_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wandb = pytest.importorskip("wandb", reason="wandb is not installed")
     monkeypatch.setenv("WANDB_MODE", "offline")

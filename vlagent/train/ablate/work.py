@@ -22,6 +22,7 @@ from vlagent.train.ablate.plan import (
     train_words,
 )
 from vlagent.train.ablate.processes import Child, Ended
+from vlagent.train.folder import last_step
 
 Stage = Literal["rl", "eval"]
 TRIES = 3
@@ -126,8 +127,7 @@ class Work:
 
     def step(self) -> int:
         """Steps that its training has done."""
-        path = rl_folder(self.config, self.job) / "metrics.jsonl"
-        return max((int(line["step"]) for line in iter_jsonl(path, ours=True)), default=0) if path.exists() else 0
+        return last_step(rl_folder(self.config, self.job))
 
     def share(self) -> float:
         """How much of it is done, about."""

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from vlagent.errors import UserError
 from vlagent.files import append_jsonl, iter_jsonl
-from vlagent.train.folder import METRICS, record_metrics
+from vlagent.train.folder import METRICS, last_step, record_metrics
 from vlagent.train.rl.alarms import Alarm, AlarmConfig, check
 from vlagent.types import Record
 
@@ -92,11 +92,12 @@ def read_values(run: Path) -> list[dict[str, float]]:
 
 
 class TensorBoard:
-    """Event files, written by the writer that comes with torch."""
+    """Event files, written by the writer that comes with torch. A resumed run hides the steps that it plays again."""
 
     def __init__(self, run: Path, config: WatchConfig, settings: Mapping[str, Any]) -> None:  # noqa: ARG002
         _need("tensorboard")
-        self._writer = _need("torch.utils.tensorboard").SummaryWriter(str(run / "tensorboard"))
+        writer = _need("torch.utils.tensorboard").SummaryWriter
+        self._writer = writer(str(run / "tensorboard"), purge_step=last_step(run) + 1)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         for name, value in values.items():
