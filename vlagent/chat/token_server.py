@@ -17,7 +17,7 @@ from vlagent.chat.keys import KeyAuth, key_from_environment, refuse_keys
 from vlagent.chat.pictures import DataUrls
 from vlagent.chat.post import Poster, PostOptions
 from vlagent.chat.tokens import TokenOutput
-from vlagent.errors import PermanentError, TransientError, UserError
+from vlagent.errors import PermanentError, TransientError, UserError, first_problem
 from vlagent.types import Ids
 
 KEY_NAMES = ("VLAGENT_API_KEY",)
@@ -94,9 +94,8 @@ class TokenServer:
         try:
             return kind.model_validate(value)
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            raise PermanentError(self.service, f"its answer has another form: {where}: {first['msg']}") from None
+            first = first_problem(error)
+            raise PermanentError(self.service, f"its answer has another form: {first.key}: {first.said}") from None
 
     def output(self, ids: Sequence[Any], logprobs: Sequence[Any], reason: Any) -> TokenOutput:
         """Checked: ids of the policy, a finite log-probability for each, an ending that we know.

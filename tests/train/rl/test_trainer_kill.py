@@ -278,6 +278,9 @@ def test_a_run_does_not_go_on_with_other_questions_or_settings(world: Path, tmp_
     rows.write_text("".join(rows.read_text().splitlines(keepends=True)[:5]))
     with pytest.raises(UserError, match="questions have changed"):
         _resume(run)
+    shutil.rmtree(run / "checkpoints")  # killed before its first one, with a step that was recorded
+    with pytest.raises(UserError, match="is not in the data any more"):
+        _resume(run)
     check_same_run(
         settings, config(world, run, f'data.sources=[{{data="{rows}"}}]', "steps=1", "save.every=7"), run, FREE
     )

@@ -21,7 +21,7 @@ from vlagent.train.rl.checkpoint import DROPPED, ROLLOUTS
 from vlagent.train.rl.config import RlConfig
 from vlagent.train.rl.data import Collected, Questions, collect_step
 from vlagent.train.rl.engines import RolloutEngine, open_engine
-from vlagent.train.rl.recorded import read_groups, recorded_steps, write_groups
+from vlagent.train.rl.recorded import read_groups, recorded_steps, step_folder, write_groups
 from vlagent.train.rl.rewards import check_samples, open_judge
 from vlagent.train.rl.rollout import Rollouts, Stopped, open_services
 from vlagent.train.validate import Exam, evaluating
@@ -112,7 +112,13 @@ class Episodes:
 
     def _read(self, step: int) -> Collected:
         dropped = read_groups(self.run / DROPPED, step) if step in recorded_steps(self.run / DROPPED) else []
-        return Collected(read_groups(self.run / ROLLOUTS, step), len(dropped), dropped)
+        groups = read_groups(self.run / ROLLOUTS, step)
+        asked = {sample.id: sample for sample in self.questions.samples}
+        other = next((group.sample.id for group in groups if asked.get(group.sample.id) != group.sample), None)
+        if other is not None:
+            place = step_folder(self.run / ROLLOUTS, step)
+            raise UserError(f"{place}: question {other!r} is not in the data any more; put it back, or remove {place}")
+        return Collected(groups, len(dropped), dropped)
 
     async def _collect(self, step: int) -> Collected:
         chat = await self._chat()

@@ -25,7 +25,7 @@ from pydantic import NonNegativeInt, ValidationError
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from vlagent.errors import UserError
+from vlagent.errors import UserError, first_problem
 from vlagent.files import read_json, read_records, write_atomic, write_json, write_records
 from vlagent.train.rl.rewards import trained_reward
 from vlagent.types import EvalRow, Group, Record, Sample, Tokens, Trajectory
@@ -95,8 +95,8 @@ def _index(place: Path, step: int) -> GroupsIndex:
     try:
         index = GroupsIndex.model_validate(read_json(place / "groups.json"))
     except ValidationError as error:
-        first = error.errors()[0]
-        raise UserError(f"{place / 'groups.json'}: no index of a step ({first['msg']}); remove {place}") from None
+        said = first_problem(error).said
+        raise UserError(f"{place / 'groups.json'}: no index of a step ({said}); remove {place}") from None
     if index.step != step:
         raise UserError(f"{place}: holds the episodes of step {index.step}; remove it")
     return index
