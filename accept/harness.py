@@ -69,7 +69,7 @@ def met(bar: dict[str, Any], value: float) -> bool:
     if "value" not in bar:
         return True
     limit = float(bar["value"])
-    return {"<=": value <= limit, ">=": value >= limit, "==": value == limit}[bar["op"]]
+    return {"<=": value <= limit, ">=": value >= limit, "==": value == limit, ">": value > limit}[bar["op"]]
 
 
 def run_items(issue: str, items: dict[str, Item], *, quick: bool, broken: str | None, fresh: bool) -> int:
