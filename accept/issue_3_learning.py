@@ -172,7 +172,8 @@ def mutants(ctx: Context) -> list[Figure]:
     """Runs with a fault in the algorithm end below the run without; sabotaged, the faulty runs have none."""
     from accept.mutants import MUTANTS
 
-    changes = (f"steps={STEPS[ctx.quick]}",)
+    last = ("validation.every=1000", "validation.first=false")  # of its validations, a faulty run's start is the best
+    changes = (f"steps={STEPS[ctx.quick]}", *last)
     healthy = measure(ctx, "sft", train(ctx, "sft", SEEDS[0], *changes, name="healthy"))
     figures = []
     for name in MUTANTS:
