@@ -26,3 +26,14 @@ def test_a_folder_and_a_missing_file_are_named(tmp_path):
 def test_an_override_that_is_no_toml_is_a_text(text):
     config = load_config(EvalConfig, None, [text])
     assert config.target == text.partition("=")[2]
+
+
+def test_a_mistake_names_its_value_where_that_can_be_read(tmp_path):
+    with pytest.raises(UserError, match=r"^k = 0: "):
+        load_config(EvalConfig, None, ["target=a", "k=0"])
+    table = (
+        "agent=" + "{max_turns = 3, warn_last_turn = true, dialect = 'x', workflow = 'y', top_k = 9, seed = 1, odd = 2}"
+    )
+    with pytest.raises(UserError) as caught:
+        load_config(EvalConfig, None, ["target=a", "limits=[" + "1, " * 60 + "1]", table])
+    assert all(len(line) < 200 for line in str(caught.value).splitlines())

@@ -60,6 +60,10 @@ class ContentFilterError(PermanentError):
     """The provider's content filter refused the prompt or the answer."""
 
 
+LONG = 100
+"""Characters of a value that are not shown: a table whose parts contradict each other."""
+
+
 @dataclass(frozen=True)
 class Problem:
     """What is wrong with data of a declared shape."""
@@ -77,11 +81,11 @@ class Problem:
         return "--" + self.key.partition(".")[0].replace("_", "-")
 
     def line(self, whole: str = "") -> str:
-        """Key, value (no table or list of them) and mistake; `whole` names the data where it is wrong as a whole."""
+        """Key, value (where it is short) and mistake; `whole` names the data where it is wrong as a whole."""
         if not self.key:
             return f"{whole}: {self.said}".removeprefix(": ")
-        is_one = not isinstance(self.given, dict | list)
-        return f"{self.key} = {self.given!r}: {self.said}" if is_one else f"{self.key}: {self.said}"
+        given = repr(self.given)
+        return f"{self.key} = {given}: {self.said}" if len(given) <= LONG else f"{self.key}: {self.said}"
 
 
 def first_problem(error: ValidationError) -> Problem:

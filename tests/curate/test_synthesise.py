@@ -235,7 +235,7 @@ def test_the_verb_makes_a_run_that_verify_takes(
     [
         ('{"enough": 1}', ["--hint"], "--hint True"),
         ('{"enough": 1}', ["--enough", "2"], "--enough 2"),
-        ('{"hint": 5}', [], "hint: "),
+        ('{"hint": 5}', [], "hint = 5: "),
         ("{", [], "not JSON"),
         (None, [], "holds no synthesis.json"),
     ],
