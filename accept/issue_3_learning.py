@@ -42,6 +42,11 @@ def training_world(folder: Path) -> list[str]:
     ]
 
 
+def test_world(ctx: Context) -> Path:
+    """Of the held-out questions; fewer of them are another world."""
+    return ctx.folder.parent / f"test-world-{EACH[ctx.quick]}"
+
+
 def train(ctx: Context, start: str, seed: int, *changes: str, name: str = "", mutant: str | None = None) -> Path:
     """One run from a shipped checkpoint, or what is left of it; `minutes.json` beside it says how long it took."""
     run = ctx.folder / f"{name or start}-{seed}"
@@ -81,7 +86,7 @@ class Gain:
 
 def measure(ctx: Context, start: str, run: Path) -> Gain:
     """Play the start and the trained weights on the same held-out questions."""
-    world = open_world(ctx.folder.parent / "test-world", EACH[ctx.quick])
+    world = open_world(test_world(ctx), EACH[ctx.quick])
     before, after = ctx.folder / f"before-{start}", ctx.folder / f"after-{run.name}"
     first = by_kind(play(f"{PREFIX}{start}", world, before))
     second = by_kind(play(f"local:{run / 'model'}", world, after))
@@ -103,7 +108,7 @@ def shared_scenes(ctx: Context) -> int:
         return {row["scene_hash"] for row in iter_jsonl(rows)}
 
     trained = ctx.folder.parent / "train-world"
-    test = hashes(ctx.folder.parent / "test-world" / "test" / "rows.jsonl")
+    test = hashes(test_world(ctx) / "test" / "rows.jsonl")
     return len(test & (hashes(trained / "train" / "rows.jsonl") | hashes(trained / "val" / "rows.jsonl")))
 
 
