@@ -88,9 +88,9 @@ def play(
         return next(iter(asyncio.run(evaluate(evaluation, agent, world.samples, run)).summary.suites.values()))
 
 
-def _room(ctx: Context) -> Path:
-    """Of the world that is played; runs of fewer questions have their own."""
-    return ctx.folder.parent / f"world-{ctx.few(FULL, QUICK)}"
+def room(ctx: Context, each: int) -> Path:
+    """Of a world that is played; fewer questions have their own."""
+    return ctx.folder.parent / f"world-{each}"
 
 
 def _scenes(world: World) -> list[Any]:
@@ -119,7 +119,7 @@ def trained(ctx: Context) -> list[Figure]:
 def scores_of(ctx: Context, model: str) -> list[Figure]:
     """By kind on held-out level 2, each control, and the open test and level 3 for the record."""
     each, rooms = ctx.few(FULL, QUICK), ctx.folder.parent
-    world = open_world(_room(ctx), each)
+    world = open_world(room(ctx, each), each)
     shares = by_kind(play(model, world, rooms / f"agent-{model.removeprefix(PREFIX)}-{each}"))
     above: dict[str, float] = {}
     for name, control in CONTROLS.items():
@@ -146,7 +146,8 @@ def scores_of(ctx: Context, model: str) -> list[Figure]:
 
 def sft(ctx: Context) -> list[Figure]:
     """The shipped SFT checkpoints; sabotaged, the trained model stands in for both."""
-    world = open_world(_room(ctx), ctx.few(FULL, QUICK))
+    each = ctx.few(FULL, QUICK)
+    world = open_world(room(ctx, each), each)
     figures = []
     for name in ("sft", "sft-clean"):
         shares = by_kind(play(f"{PREFIX}{'trained' if ctx.broken else name}", world, ctx.folder / name))
@@ -159,7 +160,8 @@ def sft(ctx: Context) -> list[Figure]:
 
 def tools_matter(ctx: Context) -> list[Figure]:
     """The agent against the better of direct and tools-off; sabotaged, the agent has no tools either."""
-    world = open_world(_room(ctx), ctx.few(FULL, QUICK))
+    each = ctx.few(FULL, QUICK)
+    world = open_world(room(ctx, each), each)
     model = f"{PREFIX}trained"
     shared = ctx.folder.parent / f"agent-trained-{ctx.few(FULL, QUICK)}"
     run = ctx.folder / "agent" if ctx.broken else shared
@@ -232,7 +234,8 @@ def training(ctx: Context) -> list[Figure]:
     figures = [Figure("training_exit_code", code, 1), Figure("training_minutes", seconds / 60, 1)]
     if ctx.quick and not ctx.broken:
         return figures
-    world = open_world(_room(ctx), ctx.few(FULL, QUICK))
+    each = ctx.few(FULL, QUICK)
+    world = open_world(room(ctx, each), each)
     shares = by_kind(play(f"local:{out / 'trained'}", world, ctx.folder / "agent"))
     low = min(shares["fact"] - 0.85, shares["place"] - 0.85, shares["read"] - 0.75, shares["brand"] - 0.75)
     return [*figures, Figure("retrained_margin", low, len(world.samples), SEED, words(shares))]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from accept.harness import ROOT, Context, Figure, dump, one_thread
-from accept.issue_2 import SEED, by_kind, open_world, play, words
+from accept.issue_2 import SEED, by_kind, open_world, play, room, words
 from vlagent.bench.compare import Pairing, compare
 from vlagent.bench.runs import read_samples
 from vlagent.cli.shipped import PREFIX, folder_of
@@ -40,11 +40,6 @@ def training_world(folder: Path) -> list[str]:
         f"validation.data={manifest}:toy_val",
         f"validation.search={folder / 'val' / 'search'}",
     ]
-
-
-def test_world(ctx: Context) -> Path:
-    """Of the held-out questions; fewer of them are another world."""
-    return ctx.folder.parent / f"test-world-{EACH[ctx.quick]}"
 
 
 def train(ctx: Context, start: str, seed: int, *changes: str, name: str = "", mutant: str | None = None) -> Path:
@@ -86,7 +81,7 @@ class Gain:
 
 def measure(ctx: Context, start: str, run: Path) -> Gain:
     """Play the start and the trained weights on the same held-out questions."""
-    world = open_world(test_world(ctx), EACH[ctx.quick])
+    world = open_world(room(ctx, EACH[ctx.quick]), EACH[ctx.quick])
     before, after = ctx.folder / f"before-{start}", ctx.folder / f"after-{run.name}"
     first = by_kind(play(f"{PREFIX}{start}", world, before))
     second = by_kind(play(f"local:{run / 'model'}", world, after))
@@ -108,7 +103,7 @@ def shared_scenes(ctx: Context) -> int:
         return {row["scene_hash"] for row in iter_jsonl(rows)}
 
     trained = ctx.folder.parent / "train-world"
-    test = hashes(test_world(ctx) / "test" / "rows.jsonl")
+    test = hashes(room(ctx, EACH[ctx.quick]) / "test" / "rows.jsonl")
     return len(test & (hashes(trained / "train" / "rows.jsonl") | hashes(trained / "val" / "rows.jsonl")))
 
 
