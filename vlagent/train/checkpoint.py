@@ -76,8 +76,7 @@ def read_checkpoint(folder: Path, model: nn.Module, optimizer: Any, kind: type[P
         saved = load_file(folder / "trained.safetensors")
         moments = torch.load(folder / "optimizer.pt", map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, EOFError, UnpicklingError, StructError, SafetensorError) as error:
-        reason = str(error).split("\n")[0][:120]
-        raise UserError(f"{folder}: damaged ({reason}); remove it, and the run goes on from the one before") from None
+        raise _damaged(folder, error) from None
     if saved.keys() != mine.keys():
         raise UserError(f"{folder}: holds {len(saved)} trained weights, this run trains {len(mine)}: another model")
     put_weights(saved, mine, folder)
@@ -85,8 +84,12 @@ def read_checkpoint(folder: Path, model: nn.Module, optimizer: Any, kind: type[P
         optimizer.load_state_dict(moments)
         return kind.model_validate(read_json(folder / "state.json"))
     except (AttributeError, KeyError, TypeError, ValueError) as error:  # pydantic's is a ValueError
-        reason = str(error).split("\n")[0][:120]
-        raise UserError(f"{folder}: damaged ({reason}); remove it, and the run goes on from the one before") from None
+        raise _damaged(folder, error) from None
+
+
+def _damaged(folder: Path, error: Exception) -> UserError:
+    reason = str(error).split("\n")[0][:120]
+    return UserError(f"{folder}: damaged ({reason}); remove it, and the run goes on from the one before")
 
 
 def put_weights(saved: Mapping[str, Tensor], mine: Mapping[str, Tensor], folder: Path) -> None:

@@ -88,8 +88,7 @@ class _Ablation:
     def __init__(self, config: AblateConfig, board: Board, interrupt: Interrupt, on_result: OnResult | None) -> None:
         self.config, self.board, self.interrupt, self.on_result = config, board, interrupt, on_result
         jobs = jobs_of(config)
-        self.steps = {job: config_of(config, job).steps for job in jobs}
-        self.left = [Work(config, job, steps=self.steps[job]) for job in jobs if not is_kept(config, job)]
+        self.left = [Work(config, job, steps=config_of(config, job).steps) for job in jobs if not is_kept(config, job)]
         self.running: list[Work] = []
         self.failed: dict[str, str] = {}
         self.parallel = parallel_runs(config)

@@ -16,7 +16,7 @@ import json
 import resource
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -260,8 +260,3 @@ def memory() -> dict[str, float]:
     if torch is not None and torch.cuda.is_available():
         values["memory/gpu_peak_mb"] = torch.cuda.max_memory_allocated() / 2**20
     return values
-
-
-def finite(values: Iterable[float]) -> bool:
-    """Whether no value is NaN or infinite."""
-    return all(value - value == 0 for value in values)
