@@ -31,9 +31,6 @@ def test_an_override_that_is_no_toml_is_a_text(text):
 def test_a_mistake_names_its_value_where_that_can_be_read(tmp_path):
     with pytest.raises(UserError, match=r"^k = 0: "):
         load_config(EvalConfig, None, ["target=a", "k=0"])
-    table = (
-        "agent=" + "{max_turns = 3, warn_last_turn = true, dialect = 'x', workflow = 'y', top_k = 9, seed = 1, odd = 2}"
-    )
-    with pytest.raises(UserError) as caught:
-        load_config(EvalConfig, None, ["target=a", "limits=[" + "1, " * 60 + "1]", table])
-    assert all(len(line) < 200 for line in str(caught.value).splitlines())
+    with pytest.raises(UserError, match=r"^limits: ") as caught:
+        load_config(EvalConfig, None, ["target=a", "limits=[" + "1, " * 60 + "1]"])
+    assert len(str(caught.value)) < 100
